@@ -1,0 +1,24 @@
+// Entry point: finds the command, parses its flags, returns its exit code.
+#include <cstdio>
+
+#include "apps/commands.h"
+
+namespace okibi::apps {
+
+int report(const Status& status) {
+  std::fprintf(stderr, "okibi: %s\n", status.message().c_str());
+  return 1;
+}
+
+}  // namespace okibi::apps
+
+int main(int argc, char** argv) {
+  CLI::App app{"okibi: many typed questions about one state, and long contexts, on your own machine"};
+  app.name("okibi");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "okibi 0.1.0");
+  int exit_code = 0;
+  okibi::apps::add_inspect(app, &exit_code);
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}

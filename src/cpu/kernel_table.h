@@ -1,0 +1,167 @@
+// The kernels of one instruction-set level, as plain function pointers. Kernels are single-threaded,
+// noexcept, and cannot fail: cpu_backend.cpp checks shapes, splits the work over threads and hands
+// each kernel a range. This header holds plain data only, so ISA files may include it.
+//
+// Numbers (docs/decisions/0002). A product with block-quantised weights is exact in int32 inside a
+// block and meets the scales in a fixed order:
+//   kQ8B32 formats (blocks of 32, activation scale per 32):   per block b in order
+//       acc = fma(fl(float(v_b) * dw_b), da_b, acc), v_b = sum q_w q_a exact, offset removed in int;
+//       with a minimum: acc = fma(m_b, fl(da_b * float(sum_b)), acc) right after.
+//   kQ8B256 formats (super-blocks of 256, activation scale per 256): per super-block in order
+//       I = sum_g sc_g * v_g exact in int32;  acc = fma(fl(dw * da), float(I), acc);
+//       with minima: J = sum_g mn_g * sum_g exact;  acc = fma(-fl(mw * da), float(J), acc).
+//   kF32 formats: acc = fma(x_k, w_k, acc) for k = 0, 1, 2, ... in order.
+// The result is fl(acc * scale) when the tensor has a scale other than 1.
+// avx2, avx512 and amx follow this to the bit; reference does the same without fused operations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace okibi::cpu {
+
+enum class ActivationFormat : uint8_t { kF32, kQ8B32, kQ8B256 };
+
+// Activations of a step in the format that a weight layout asks for. Rows lie `q_stride` bytes
+// (kF32: `x_stride` floats) apart; n_in is the row length.
+//   kQ8B32:  d (n_in / 32) scales, sums32 (n_in / 32) sums of q over each block
+//   kQ8B256: d (n_in / 256) scales, sums16 (n_in / 16) sums of q over each 16 values
+// q is within -127..127, d = max|x| / 127, q = round-half-even(x * (127 / max|x|)); a block whose
+// max|x| is below 1e-30 has d = 0 and q = 0. All rows are 64-byte aligned.
+struct Activations {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const int8_t* q = nullptr;
+  int64_t q_stride = 0;
+  const float* d = nullptr;
+  int64_t d_stride = 0;
+  const int32_t* sums32 = nullptr;  // rows d_stride apart
+  const int16_t* sums16 = nullptr;
+  int64_t sums16_stride = 0;
+};
+
+// A packed matrix: ceil(n_out / panel_rows) panels of panel_bytes(n_in), one after another, rows
+// past n_out zero. `data` is 64-byte aligned and readable 64 bytes past its end.
+struct PackedMatrix {
+  const uint8_t* data = nullptr;
+  int64_t n_in = 0, n_out = 0;
+  int64_t panel_bytes = 0;
+  float scale = 1.0f;
+};
+
+// Computes outputs [panel_begin * panel_rows, min(n_out, panel_end * panel_rows)) of rows
+// [row_begin, row_end):  out[r * out_stride + o] = W a_r, or += when `accumulate`.
+struct ProductArgs {
+  PackedMatrix w;
+  Activations a;
+  int64_t panel_begin = 0, panel_end = 0;
+  int64_t row_begin = 0, row_end = 0;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  bool accumulate = false;
+  // Per-thread scratch of at least `scratch_bytes(n_in)` of the layout, 64-byte aligned.
+  uint8_t* scratch = nullptr;
+};
+
+// One weight type's layout and every kernel that reads it. gemv and gemm give equal bits; gemv is
+// used for few rows, gemm from `gemm_min_rows` on.
+struct LinearKernels {
+  const char* layout = nullptr;  // "q4k_x16"; null: the level has nothing for the type
+  int32_t panel_rows = 0;
+  ActivationFormat activation = ActivationFormat::kF32;
+  int64_t (*panel_bytes)(int64_t n_in) = nullptr;
+  int64_t (*scratch_bytes)(int64_t n_in) = nullptr;  // null: none
+  // Packs n_rows <= panel_rows file rows (row_bytes apart, consecutive) into one zeroed panel.
+  void (*pack)(const uint8_t* rows, int64_t n_rows, int64_t n_in, uint8_t* panel) = nullptr;
+  void (*gemv)(const ProductArgs& args) = nullptr;
+  const char* gemv_name = nullptr;  // "avx512.gemv_q4k"
+  void (*gemm)(const ProductArgs& args) = nullptr;
+  const char* gemm_name = nullptr;
+  int32_t gemm_min_rows = 2;
+};
+
+// Keys or values of one head in one page: `n` rows of `row_bytes`, in the stored type.
+struct KvRows {
+  const uint8_t* data = nullptr;
+  int32_t n = 0;
+};
+
+// Attention of one query-head group (n_heads query heads that read the same K/V head) for one query
+// token over `n_pages` runs of rows in list order.
+//   q (n_heads, k_dim) already scaled by nothing; scores are multiplied by `scale`.
+// Partitions of 256 list entries: exact maximum, then p = exp(s - max) in order, l = sum p,
+// o = sum p v in order; partitions merge in order. out (n_heads, v_dim).
+struct AttendArgs {
+  const float* q = nullptr;
+  int64_t q_head_stride = 0;
+  int32_t n_heads = 0;
+  int32_t k_dim = 0, v_dim = 0;
+  float scale = 1.0f;
+  const KvRows* k = nullptr;
+  const KvRows* v = nullptr;
+  int32_t n_pages = 0;
+  float* out = nullptr;
+  int64_t out_head_stride = 0;
+  float* scratch = nullptr;  // attend_scratch_floats(n_heads, v_dim), 64-byte aligned
+};
+
+constexpr int32_t kAttendPartition = 256;
+constexpr int64_t attend_scratch_floats(int64_t n_heads, int64_t v_dim) {
+  return n_heads * (kAttendPartition + 2 * (v_dim + 32)) + 64;
+}
+
+struct ShortConvArgs {
+  const float* bcx = nullptr;  // (n_rows, 3d), rows bcx_stride apart
+  int64_t bcx_stride = 0;
+  int32_t n_rows = 0;
+  int32_t d = 0;               // channels of the whole row
+  int32_t channel_begin = 0, channel_end = 0;
+  int32_t n_taps = 0;
+  const float* kernel = nullptr;     // (d, n_taps)
+  const float* state_in = nullptr;   // (n_taps - 1, d)
+  float* state_out = nullptr;        // may be state_in
+  float* out = nullptr;              // (n_rows, d), rows out_stride apart
+  int64_t out_stride = 0;
+};
+
+// K/V storage types, as ops::KvType numbers them.
+constexpr int kKvF32 = 0, kKvF16 = 1, kKvQ8_0 = 2, kNKvTypes = 3;
+
+constexpr int kMaxDTypes = 48;
+
+struct KernelTable {
+  const char* level = nullptr;
+  // By DType number. `linear` is the normal mode; `linear_f32` keeps activations in float32 and
+  // dequantises weights exactly (--activations f32).
+  LinearKernels linear[kMaxDTypes];
+  LinearKernels linear_f32[kMaxDTypes];
+
+  // One row to the quantised formats above; n a multiple of 32 (256).
+  void (*quantize_q8b32)(const float* x, int64_t n, int8_t* q, float* d, int32_t* sums32) = nullptr;
+  void (*quantize_q8b256)(const float* x, int64_t n, int8_t* q, float* d,
+                          int16_t* sums16) = nullptr;
+
+  // One row each; n any positive number.
+  void (*rms_norm)(const float* x, const float* gamma, int64_t n, float eps, float* out) = nullptr;
+  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out) = nullptr;
+  // Rotates n_heads heads in place. cos_sin: n_rot / 2 cosines, then n_rot / 2 sines.
+  void (*rope_adjacent)(float* x, int32_t n_heads, int32_t head_dim, int32_t n_rot,
+                        const float* cos_sin) = nullptr;
+  void (*rope_half)(float* x, int32_t n_heads, int32_t head_dim, int32_t n_rot,
+                    const float* cos_sin) = nullptr;
+  void (*short_conv)(const ShortConvArgs& args) = nullptr;
+
+  // By K/V type. store: one head's row of `n` floats to its stored form (q8_0: blocks of 32 as in
+  // the file format, n a multiple of 32).
+  void (*kv_store[kNKvTypes])(const float* x, int64_t n, uint8_t* dst) = {};
+  void (*attend[kNKvTypes])(const AttendArgs& args) = {};
+  const char* attend_name[kNKvTypes] = {};
+};
+
+// Each level overwrites what it improves; call them in order.
+namespace reference { void install(KernelTable& table); }
+namespace avx2 { void install(KernelTable& table); }
+namespace avx512 { void install(KernelTable& table); }
+namespace amx { void install(KernelTable& table); }
+
+}  // namespace okibi::cpu

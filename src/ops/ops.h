@@ -1,0 +1,171 @@
+// The operations that model families are written in, and the memory they work on: the contract
+// between models and backends. ops.md states shapes, aliasing and tolerances in full.
+//
+// Conventions. Activations are float32, row-major, one row per token of the step; a `Rows` handle
+// stands for (max_rows, cols) of which the first BatchPlan::n_rows count. Weights follow GGUF: a
+// matrix with n_in, n_out computes y[o] = sum_i W[o][i] x[i]. Every operation treats rows
+// independently, except where it names state or keys of the row's own sequence, and a row's result
+// has the same bits whatever other rows are present and however many threads run (promise P1).
+// Preconditions are bugs when broken (CHECK); only memory operations can fail.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/trace.h"
+#include "okibi/status.h"
+#include "ops/batch_plan.h"
+#include "tensor/dtype.h"
+
+namespace okibi::ops {
+
+// Handles. Cheap to copy, valid while their backend lives.
+struct Weight {
+  int32_t id = -1;
+  int64_t n_in = 0, n_out = 0;
+  bool valid() const { return id >= 0; }
+};
+struct Vector {
+  int32_t id = -1;
+  int64_t n = 0;
+  bool valid() const { return id >= 0; }
+};
+struct Rows {
+  int32_t id = -1;
+  int64_t cols = 0;
+  bool valid() const { return id >= 0; }
+};
+
+// A matrix as it stands in a file: n_out rows of row_bytes(type, n_in) bytes.
+struct WeightSource {
+  std::string_view name;  // for messages
+  DType type = DType::kF32;
+  int64_t n_in = 0, n_out = 0;
+  const uint8_t* data = nullptr;
+  float scale = 1.0f;  // multiplies every result (GGUF's ".scale" siblings)
+};
+
+enum class KvType : uint8_t { kF32, kF16, kQ8_0 };
+std::string_view kv_type_name(KvType type);
+
+// Shape of the keys and values of one attention layer.
+struct KvLayerShape {
+  int32_t n_kv_heads = 0;
+  int32_t k_dim = 0, v_dim = 0;  // per head
+};
+struct KvConfig {
+  std::vector<KvLayerShape> layers;  // attention layers only, in order
+  KvType type = KvType::kF16;
+  int32_t page_tokens = 64;
+  uint32_t max_pages = 0;  // ids 0 .. max_pages - 1; physical memory follows use
+};
+uint64_t kv_page_bytes(const KvConfig& config);
+
+struct StateConfig {
+  uint64_t floats_per_slot = 0;  // all recurrent layers of one sequence
+  uint32_t max_slots = 0;
+};
+
+enum class RopeStyle : uint8_t {
+  kAdjacent,  // rotates (2i, 2i + 1): arch llama
+  kHalfSplit  // rotates (i, i + n_rot / 2): lfm2, qwen
+};
+struct RopeConfig {
+  RopeStyle style = RopeStyle::kHalfSplit;
+  int32_t head_dim = 0;
+  int32_t n_rot = 0;                 // rotated leading values of each head, even, <= head_dim
+  float freq_base = 10000.0f;
+  std::vector<float> freq_divisors;  // empty, or n_rot / 2 values by which the angles are divided
+};
+struct Rope {
+  int32_t id = -1;
+};
+
+// One backend instance serves one engine and is used by its thread only.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // --- identity -------------------------------------------------------------------------------
+  virtual std::string_view name() const = 0;  // "cpu"
+  // Everything besides weights that results depend on: backend, level, kernel revision, K/V type,
+  // activation mode. Equal identities give equal bits.
+  virtual std::string numeric_identity() const = 0;
+  // "blk.0.attn_q.weight Q4_K -> avx512.gemm_q4k" lines, for `inspect` and start-up logs.
+  virtual std::string describe_weight(Weight w) const = 0;
+  virtual ExecTrace& trace() = 0;
+
+  // --- memory ---------------------------------------------------------------------------------
+  // Packs the matrix into the backend's layout; the source may go away afterwards.
+  virtual Result<Weight> add_weight(const WeightSource& source) = 0;
+  // Bytes add_weight would keep, for admission before loading.
+  virtual uint64_t packed_bytes(DType type, int64_t n_in, int64_t n_out) const = 0;
+  virtual Result<Vector> add_vector(std::span<const float> values) = 0;
+  // Activation buffer of (max_rows, cols), zero at first.
+  virtual Result<Rows> add_rows(int64_t max_rows, int64_t cols) = 0;
+  virtual Rope add_rope(const RopeConfig& config) = 0;
+  // Once each, before the first step.
+  virtual Status set_kv(const KvConfig& config) = 0;
+  virtual Status set_state(const StateConfig& config) = 0;
+
+  // Copies the first n_tokens positions of a page, for all layers.
+  virtual void copy_page(PageId src, PageId dst, int32_t n_tokens) = 0;
+  // The page's content will not be needed again; its physical memory may go back to the system.
+  virtual void discard_page(PageId page) = 0;
+  virtual void zero_slot(SlotId slot) = 0;
+  virtual void copy_slot(SlotId src, SlotId dst) = 0;
+  // State in canonical order (float32, layer after layer), for saving. (floats_per_slot)
+  virtual void download_slot(SlotId slot, std::span<float> out) const = 0;
+  virtual void upload_slot(SlotId slot, std::span<const float> in) = 0;
+  // Row `row` of an activation buffer after the step has ended. (cols)
+  virtual std::span<const float> read(Rows rows, int64_t row) const = 0;
+  // Overwrites a row before the step (image rows, tests).
+  virtual void write(Rows rows, int64_t row, std::span<const float> values) = 0;
+
+  // --- a step ---------------------------------------------------------------------------------
+  // The plan and what it points to stay unchanged until end_step returns.
+  virtual void begin_step(const BatchPlan& plan) = 0;
+  virtual void end_step() = 0;
+  // Where the following operations belong, for traces. `kind` is a static string.
+  virtual void set_layer(int32_t layer, const char* kind) = 0;
+
+  // out[r] = dequantised row `tokens[r]` of table.  table: (n_vocab rows of cols); out (n, cols)
+  virtual void embed(Weight table, Rows out) = 0;
+  // out[r] = in[r] * gamma / sqrt(mean(in[r]^2) + eps).  out may be in.
+  virtual void rms_norm(Rows in, Vector gamma, float eps, Rows out) = 0;
+  // The same over each head of head_dim = gamma.n values.  In place.
+  virtual void norm_heads(Rows inout, Vector gamma, float eps) = 0;
+  // outs[j][r] = weights[j] in[r] for all j (they share n_in): the input is quantised once.
+  // No out is in.
+  virtual void project(Rows in, std::span<const Weight> weights, std::span<const Rows> outs) = 0;
+  // inout[r] += weight in[r].  inout is not in.
+  virtual void project_add(Rows in, Weight weight, Rows inout) = 0;
+  // Rotates every head of inout (cols = heads * head_dim) by its row's position.  In place.
+  virtual void rope(Rows inout, Rope rope) = 0;
+  // Stores k (n, n_kv_heads * k_dim) and v (n, n_kv_heads * v_dim) at each row's position in the
+  // pages of its sequence, in the stored K/V type.
+  virtual void kv_append(int32_t kv_layer, Rows k, Rows v) = 0;
+  // out[r] = softmax(q[r] . K * scale) V over positions 0 .. position(r) of the row's own sequence,
+  // query head h reading K/V head h / (n_heads / n_kv_heads). K and V are read as stored.
+  // q (n, n_heads * k_dim); out (n, n_heads * v_dim), not q.
+  virtual void attend(int32_t kv_layer, Rows q, int32_t n_heads, float scale, Rows out) = 0;
+  // The gated short convolution of LFM2. bcx (n, 3d) holds B, C, X; u = B * X;
+  // out[t] = C * (kernel[c][0] u[t-K+1] + ... + kernel[c][K-1] u[t]), the terms added in that order.
+  // kernel (d * K), K consecutive values per channel, oldest first. State: (K-1) * d floats at
+  // state_offset of the slot, the last K-1 columns of u, oldest first.  out (n, d) is not bcx.
+  virtual void short_conv(uint64_t state_offset, Rows bcx, Vector kernel, Rows out) = 0;
+  // out = silu(gate) * up.  out may be gate or up.
+  virtual void silu_mul(Rows gate, Rows up, Rows out) = 0;
+  // out[i] = in[output_rows[i]].  out is not in; afterwards rows of `out` count n_outputs.
+  virtual void gather_outputs(Rows in, Rows out) = 0;
+  // Logits of the gathered rows: out[i][o] = weight in[i], n_outputs rows of n_vocab; with labels in
+  // the plan, out[i][j] = row labels[label_begin[i] + j] of weight times in[i], bit-equal to the
+  // entry of the full product.
+  virtual void logits(Rows in, Weight weight, Rows out) = 0;
+};
+
+}  // namespace okibi::ops

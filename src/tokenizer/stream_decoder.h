@@ -1,0 +1,37 @@
+// Turns a stream of tokens into a stream of text that never holds half a character and never shows
+// the beginning of a stop string that is then completed. Concatenated pieces equal the whole text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+
+namespace okibi::tokenizer {
+
+class StreamDecoder {
+ public:
+  // `tokenizer` must outlive the decoder. `strip_leading_space`: for vocabularies that put a space
+  // before the whole text, when decoding from its beginning.
+  StreamDecoder(const Tokenizer& tokenizer, std::vector<std::string> stop_strings,
+                bool strip_leading_space = false);
+
+  // The text that is safe to show after this token; may be empty.
+  std::string push(TokenId id);
+  // True once a stop string has been completed; what follows it is dropped.
+  bool stopped() const { return stopped_; }
+  // Everything held back; an incomplete character becomes U+FFFD.
+  std::string finish();
+
+ private:
+  std::string emit_ready(bool at_end);
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::string> stop_strings_;
+  std::string bytes_;  // not yet decoded
+  std::string held_;   // decoded, may begin a stop string
+  bool stopped_ = false;
+  bool strip_leading_space_;
+};
+
+}  // namespace okibi::tokenizer
