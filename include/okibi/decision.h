@@ -1,0 +1,74 @@
+// Decisions: typed questions about one state, answered with probabilities. The state is prefilled
+// once; each question costs its own tokens; all questions run as one batch.
+// The questions and answers are those of the System One API.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "okibi/engine.h"
+#include "okibi/status.h"
+
+namespace okibi {
+
+enum class QuestionType { kNoul, kChoice, kScore };
+
+// Texts are already rendered: structured JSON values have become text, `json` keeps them as sent.
+struct Option {
+  std::string key;          // choice: the caller's key; score: unused; noul: "true" / "false"
+  std::string description;  // may be empty
+  std::string json;         // the value exactly as sent, for echoing in `legend`; may be empty
+};
+
+struct Question {
+  std::string id;
+  QuestionType type = QuestionType::kNoul;
+  std::string instructions;     // may be empty
+  std::vector<Option> options;  // noul: exactly two, "true" first
+};
+
+struct DecisionRequest {
+  std::string state;
+  std::vector<Question> questions;
+  bool want_outside_mass = false;  // needs the whole output product
+};
+
+struct Answer {
+  std::string id;
+  QuestionType type = QuestionType::kNoul;
+  std::vector<double> probabilities;  // in option order, sum 1
+  size_t best = 0;                    // index of the largest; lowest on a tie
+  double score = 0;                   // score: sum of index x probability; noul: P(true)
+  double confidence = 0;              // TypeSafe's rule; not for noul
+  double outside_mass = -1;           // share of the whole vocabulary outside the labels, if asked
+  uint32_t n_suffix_tokens = 0;
+  uint64_t label_logits_hash = 0;     // over the label logits' bits
+};
+
+struct DecisionTiming {
+  double tokenize_ms = 0, prefix_ms = 0, suffix_ms = 0, total_ms = 0;
+};
+
+struct DecisionResult {
+  std::vector<Answer> answers;  // in question order
+  uint32_t n_prefix_tokens = 0;
+  uint32_t n_suffix_tokens = 0;  // of all questions together
+  DecisionTiming timing;
+};
+
+// Reads the `questions` object of a System One body (and nothing else): ids, types, criteria, with
+// every rule of the format checked. Errors name the question and what is wrong with it.
+Result<std::vector<Question>> parse_questions(std::string_view json);
+
+// Answers all questions about the state. One-option choices need no inference.
+Result<DecisionResult> decide(Engine& engine, const DecisionRequest& request);
+
+// The response body: `model`, `answers`, `usage`, as the API has them.
+std::string answers_json(const DecisionRequest& request, const DecisionResult& result,
+                         std::string_view model_name);
+
+}  // namespace okibi

@@ -1,0 +1,112 @@
+// Engine: one loaded model. Immutable and shared; Sessions (session.h) hold everything that changes.
+//
+// Work runs on the engine's own thread. Calls on sessions queue a job there and wait for it; several
+// callers at once share batches. Whatever was cached, batched or split, and however many threads
+// compute, the same tokens give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "okibi/status.h"
+#include "okibi/text.h"
+
+namespace okibi {
+
+class Session;
+class ExecTrace;
+namespace engine {
+class Scheduler;
+}
+
+enum class KvCacheType { kF32, kF16, kQ8_0 };
+
+struct EngineOptions {
+  std::string model_path;
+  std::string cpu_level;           // "reference", "avx2", "avx512", "amx"; empty: the host's best
+  int n_threads = 0;               // 0: one per core
+  uint32_t n_ctx = 0;              // tokens a session may hold; 0: what the file says, as far as
+                                   // memory allows
+  uint32_t n_sessions = 4;         // sessions of n_ctx tokens that memory is planned for
+  KvCacheType kv_type = KvCacheType::kF16;
+  bool f32_activations = false;    // exact dequantised weights times float activations: slow, for
+                                   // checking
+  uint32_t max_batch_rows = 512;   // tokens in one step
+  uint64_t memory_limit_bytes = 0; // 0: what the system says is available
+  std::string chat_layout;         // overrides what the file's template says
+  std::function<void(double fraction)> on_load_progress;
+};
+
+// What an engine needs in memory and what there is.
+struct MemoryPlan {
+  struct Row {
+    std::string name;
+    uint64_t bytes = 0;
+  };
+  std::vector<Row> rows;
+  uint64_t needed_bytes = 0;
+  uint64_t available_bytes = 0;
+  uint32_t n_ctx = 0;
+  bool fits() const { return needed_bytes <= available_bytes; }
+  std::string table() const;  // aligned text, with the totals
+};
+
+struct ModelInfo {
+  std::string architecture;
+  std::string name;
+  uint64_t n_parameters = 0;
+  uint64_t file_bytes = 0;
+  uint32_t n_layers = 0;
+  uint32_t n_vocab = 0;
+  uint32_t n_ctx_trained = 0;
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t state_bytes = 0;         // recurrent state of one sequence
+  uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads
+};
+
+class Engine {
+ public:
+  // Loads a model. Refuses, before loading, what does not fit, with the memory table.
+  static Result<std::shared_ptr<Engine>> open(EngineOptions options);
+  // The same checks without loading: the file, its shapes, and the memory it would need.
+  static Result<MemoryPlan> plan(const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // A new, empty sequence. Fails when no state slot is left.
+  Result<std::unique_ptr<Session>> new_session();
+
+  const Text& text() const;
+  const ModelInfo& info() const;
+  const MemoryPlan& memory() const;
+  uint32_t n_ctx() const;
+  uint32_t max_batch_rows() const;
+  int n_threads() const;
+  const std::string& numeric_identity() const;
+  // One line per weight matrix: name, type, kernel.
+  std::vector<std::string> describe_weights() const;
+
+  // Profiling: collected while switched on. `take_profile` gives the table and the Chrome trace of
+  // what was collected and clears it.
+  void set_profiling(bool on);
+  struct Profile {
+    std::string table;
+    std::string chrome_json;
+  };
+  Profile take_profile();
+
+  // For the layers above (decide/): the queue of the engine thread.
+  engine::Scheduler& scheduler();
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+  friend class Session;
+};
+
+}  // namespace okibi

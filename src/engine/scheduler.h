@@ -1,0 +1,82 @@
+// The engine thread and its queue. Everything mutable behind an Engine (backend, pools, sequences)
+// is touched on this thread only. Work items (tokens to append to a sequence) are cut into chunks
+// and batched together step by step, higher priority first, so that a question waits for at most
+// one chunk of somebody's long prefill. Calls run between steps, in order of arrival.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/core.h"
+#include "okibi/session.h"
+#include "okibi/status.h"
+
+namespace okibi::engine {
+
+// Tokens to append to one sequence. The creator keeps it alive until `finished` is set.
+struct Work {
+  reuse::Sequence* sequence = nullptr;
+  std::vector<TokenId> tokens;
+  Priority priority = Priority::kNormal;
+  uint32_t max_chunk = 0;
+  const std::atomic<bool>* cancel = nullptr;
+  std::function<void(size_t done)> on_progress;
+
+  // Outputs wanted: the last position (unless `no_output`), or every position with `all_positions`.
+  bool all_positions = false;
+  bool no_output = false;
+  std::vector<TokenId> labels;  // when not empty, only these rows of the output matrix
+  // On the engine thread; index counts within `tokens`; (n_vocab) or (labels.size()) values.
+  std::function<void(size_t index, std::span<const float> logits)> on_logits;
+
+  std::promise<Status> finished;
+
+  // Owned by the scheduler.
+  size_t done = 0;
+  uint64_t arrival = 0;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(std::unique_ptr<Core> core);
+  ~Scheduler();  // fails everything still queued with kUnavailable, then joins
+
+  // Queues; the future of `work->finished` tells when it is done.
+  void submit(Work* work);
+  // Queues several at once, so that they share their first step, and waits for all. The first
+  // failure is returned; the others have run or failed too.
+  Status run(std::span<Work* const> works);
+  Status run(Work* work);
+  // Runs fn(core) on the engine thread between steps and waits for it.
+  void call(const std::function<void(Core&)>& fn);
+
+  // Immutable facts, readable from anywhere.
+  const Core& facts() const { return *core_; }
+
+ private:
+  void loop();
+  bool step();  // false when there is nothing to do
+  void finish(Work* work, Status status);
+
+  std::unique_ptr<Core> core_;
+  std::mutex mutex_;  // guards the queues and stop_
+  std::condition_variable wake_;
+  std::deque<std::function<void(Core&)>> calls_;
+  std::vector<Work*> incoming_;
+  bool stop_ = false;
+  uint64_t next_arrival_ = 0;
+  std::list<Work*> active_;  // engine thread only
+  std::thread thread_;
+};
+
+}  // namespace okibi::engine
