@@ -67,7 +67,7 @@ struct ModelInfo {
   uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads
 };
 
-class Engine {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Loads a model. Refuses, before loading, what does not fit, with the memory table.
   static Result<std::shared_ptr<Engine>> open(EngineOptions options);

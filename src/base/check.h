@@ -15,7 +15,7 @@ namespace okibi {
 #define CHECK(condition, ...)                                                    \
   do {                                                                           \
     if (!(condition)) [[unlikely]]                                               \
-      ::okibi::check_failed(__FILE__, __LINE__, #condition, "" __VA_ARGS__);     \
+      ::okibi::check_failed(__FILE__, __LINE__, #condition, " " __VA_ARGS__);     \
   } while (0)
 
 #ifdef OKIBI_DCHECK
