@@ -1,11 +1,11 @@
-// The kernels of one instruction-set level, as plain function pointers. Kernels are single-threaded,
+// The kernels of one instruction-set level, as function pointers. Kernels are single-threaded,
 // noexcept, and cannot fail: cpu_backend.cpp checks shapes, splits the work over threads and hands
 // each kernel a range. This header holds plain data only, so ISA files may include it.
 //
 // Numbers (docs/decisions/0002). A product with block-quantised weights is exact in int32 inside a
 // block and meets the scales in a fixed order:
 //   kQ8B32 formats (blocks of 32, activation scale per 32):   per block b in order
-//       acc = fma(fl(float(v_b) * dw_b), da_b, acc), v_b = sum q_w q_a exact, offset removed in int;
+//       acc = fma(fl(float(v_b) * dw_b), da_b, acc), v_b = sum (q_w - offset) q_a, exact;
 //       with a minimum: acc = fma(m_b, fl(da_b * float(sum_b)), acc) right after.
 //   kQ8B256 formats (super-blocks of 256, activation scale per 256): per super-block in order
 //       I = sum_g sc_g * v_g exact in int32;  acc = fma(fl(dw * da), float(I), acc);
