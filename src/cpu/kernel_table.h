@@ -73,6 +73,10 @@ struct LinearKernels {
   int64_t (*scratch_bytes)(int64_t n_in) = nullptr;  // null: none
   // Packs n_rows <= panel_rows file rows (row_bytes apart, consecutive) into one zeroed panel.
   void (*pack)(const uint8_t* rows, int64_t n_rows, int64_t n_in, uint8_t* panel) = nullptr;
+  // The inverse for one row: writes the row_bytes(type, n_in) file bytes of row `row` (in
+  // [0, panel_rows)) of a panel. A token table that is also the output matrix is kept only packed,
+  // and an embedding is read back through this.
+  void (*unpack)(const uint8_t* panel, int64_t n_in, int32_t row, uint8_t* file_row) = nullptr;
   void (*gemv)(const ProductArgs& args) = nullptr;
   const char* gemv_name = nullptr;  // "avx512.gemv_q4k"
   void (*gemm)(const ProductArgs& args) = nullptr;
