@@ -18,7 +18,9 @@ inline uint32_t float_to_bits(float f) {
   return bits;
 }
 
-inline float bf16_to_float(uint16_t h) { return bits_to_float(static_cast<uint32_t>(h) << 16); }
+inline float bf16_to_float(uint16_t h) {
+  return bits_to_float(static_cast<uint32_t>(h) << 16);
+}
 
 inline uint16_t float_to_bf16(float f) {
   const uint32_t bits = float_to_bits(f);

@@ -35,9 +35,9 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
 Status Core::prepare(reuse::Sequence& sequence, uint32_t n_more) const {
   const uint64_t n = uint64_t{sequence.n_tokens()} + n_more;
   if (n > sizes_.n_ctx) {
-    return resource_exhausted(fmt::format(
-        "the context is full: {} tokens and {} more are over the limit of {}", sequence.n_tokens(),
-        n_more, sizes_.n_ctx));
+    return resource_exhausted(
+        fmt::format("the context is full: {} tokens and {} more are over the limit of {}",
+                    sequence.n_tokens(), n_more, sizes_.n_ctx));
   }
   return sequence.prepare(n_more);
 }
@@ -92,8 +92,8 @@ void Core::run_step(std::span<StepItem> items) {
   for (StepItem& item : items) {
     for (uint32_t output : item.outputs) {
       std::span<const float> logits = backend_->read(model_->logits(), row++);
-      const size_t n = item.labels.empty() ? static_cast<size_t>(model_->facts().n_vocab)
-                                           : item.labels.size();
+      const size_t n =
+          item.labels.empty() ? static_cast<size_t>(model_->facts().n_vocab) : item.labels.size();
       if (item.on_logits) item.on_logits(output, logits.first(n));
     }
     item.sequence->commit(item.tokens);

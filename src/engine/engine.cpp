@@ -67,8 +67,8 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
   OKIBI_ASSIGN_OR_RETURN(Opened opened, open_and_plan(options));
   const MemoryPlan& plan = opened.sized.plan;
   if (!plan.fits()) {
-    return resource_exhausted(fmt::format("{}: does not fit into memory\n{}", options.model_path,
-                                          plan.table()));
+    return resource_exhausted(
+        fmt::format("{}: does not fit into memory\n{}", options.model_path, plan.table()));
   }
   auto vocabulary = model::read_vocabulary(opened.file);
   if (!vocabulary.ok()) return vocabulary.status().with_context(options.model_path);
@@ -88,16 +88,14 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
   auto state = std::make_unique<State>();
   state->memory = plan;
   state->info = make_info(opened.file, (*model)->facts(), opened.sized.sizes);
-  state->n_threads =
-      options.n_threads > 0 ? options.n_threads : engine::default_thread_count();
+  state->n_threads = options.n_threads > 0 ? options.n_threads : engine::default_thread_count();
   for (ops::Weight w : (*model)->facts().weights) {
     state->weight_lines.push_back(opened.backend->describe_weight(w));
   }
   state->text = make_text(std::move(tokenizer).value(), options.chat_layout);
-  OKIBI_ASSIGN_OR_RETURN(
-      std::unique_ptr<engine::Core> core,
-      engine::Core::create(std::move(opened.backend), std::move(model).value(),
-                           opened.sized.sizes));
+  OKIBI_ASSIGN_OR_RETURN(std::unique_ptr<engine::Core> core,
+                         engine::Core::create(std::move(opened.backend), std::move(model).value(),
+                                              opened.sized.sizes));
   state->identity = core->numeric_identity();
   state->scheduler = std::make_unique<engine::Scheduler>(std::move(core));
   state->options = std::move(options);
@@ -107,15 +105,33 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
 
-const Text& Engine::text() const { return *state_->text; }
-const ModelInfo& Engine::info() const { return state_->info; }
-const MemoryPlan& Engine::memory() const { return state_->memory; }
-uint32_t Engine::n_ctx() const { return state_->memory.n_ctx; }
-uint32_t Engine::max_batch_rows() const { return state_->options.max_batch_rows; }
-int Engine::n_threads() const { return state_->n_threads; }
-const std::string& Engine::numeric_identity() const { return state_->identity; }
-std::vector<std::string> Engine::describe_weights() const { return state_->weight_lines; }
-engine::Scheduler& Engine::scheduler() { return *state_->scheduler; }
+const Text& Engine::text() const {
+  return *state_->text;
+}
+const ModelInfo& Engine::info() const {
+  return state_->info;
+}
+const MemoryPlan& Engine::memory() const {
+  return state_->memory;
+}
+uint32_t Engine::n_ctx() const {
+  return state_->memory.n_ctx;
+}
+uint32_t Engine::max_batch_rows() const {
+  return state_->options.max_batch_rows;
+}
+int Engine::n_threads() const {
+  return state_->n_threads;
+}
+const std::string& Engine::numeric_identity() const {
+  return state_->identity;
+}
+std::vector<std::string> Engine::describe_weights() const {
+  return state_->weight_lines;
+}
+engine::Scheduler& Engine::scheduler() {
+  return *state_->scheduler;
+}
 
 void Engine::set_profiling(bool on) {
   scheduler().call([on](engine::Core& core) { core.backend().trace().enable(on); });

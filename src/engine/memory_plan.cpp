@@ -33,9 +33,12 @@ constexpr uint32_t kForkPages = 128;
 
 ops::KvType stored_type(KvCacheType type) {
   switch (type) {
-    case KvCacheType::kF32: return ops::KvType::kF32;
-    case KvCacheType::kF16: return ops::KvType::kF16;
-    case KvCacheType::kQ8_0: return ops::KvType::kQ8_0;
+    case KvCacheType::kF32:
+      return ops::KvType::kF32;
+    case KvCacheType::kF16:
+      return ops::KvType::kF16;
+    case KvCacheType::kQ8_0:
+      return ops::KvType::kQ8_0;
   }
   return ops::KvType::kF16;
 }
@@ -81,8 +84,7 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
                       : static_cast<uint32_t>(std::clamp<uint64_t>(
                             kSlotBudgetBytes / slot_bytes, options.n_sessions + 3, kMaxSlots));
   const uint64_t state_bytes = slot_bytes * sizes.n_slots;
-  const uint64_t activation_bytes =
-      model.activation_bytes(sizes.max_batch_rows, sizes.max_outputs);
+  const uint64_t activation_bytes = model.activation_bytes(sizes.max_batch_rows, sizes.max_outputs);
   plan.available_bytes =
       options.memory_limit_bytes > 0 ? options.memory_limit_bytes : available_memory_bytes();
 

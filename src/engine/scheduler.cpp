@@ -64,9 +64,8 @@ void Scheduler::call(const std::function<void(Core&)>& fn) {
 
 bool Scheduler::take_incoming() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [this] {
-    return stop_ || !calls_.empty() || !incoming_.empty() || !active_.empty();
-  });
+  wake_.wait(lock,
+             [this] { return stop_ || !calls_.empty() || !incoming_.empty() || !active_.empty(); });
   while (!calls_.empty()) {
     const std::function<void(Core&)> fn = std::move(calls_.front());
     calls_.pop_front();
@@ -138,8 +137,7 @@ void Scheduler::step() {
     } else if (work->tokens.empty()) {
       finish(work, ok_status());
     } else if (!work->is_prepared) {
-      Status status =
-          core_->prepare(*work->sequence, static_cast<uint32_t>(work->tokens.size()));
+      Status status = core_->prepare(*work->sequence, static_cast<uint32_t>(work->tokens.size()));
       work->is_prepared = status.ok();
       if (status.ok()) {
         ++i;

@@ -12,8 +12,8 @@
 namespace okibi {
 namespace {
 
-// Recurrent state cannot be cut back, so a session of a recurrent model keeps a few points to return
-// to: one before an append that begins this many tokens after the last such point.
+// Recurrent state cannot be cut back, so a session of a recurrent model keeps a few points to
+// return to: one before an append that begins this many tokens after the last such point.
 constexpr size_t kCheckpointDistance = 256;
 constexpr size_t kMaxCheckpoints = 4;
 
@@ -34,11 +34,13 @@ Snapshot::Snapshot() = default;
 Snapshot::Snapshot(Snapshot&&) noexcept = default;
 Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
 Snapshot::~Snapshot() = default;
-size_t Snapshot::n_tokens() const { return state_ == nullptr ? 0 : state_->n_tokens; }
+size_t Snapshot::n_tokens() const {
+  return state_ == nullptr ? 0 : state_->n_tokens;
+}
 
 struct Session::State {
   std::shared_ptr<Engine> engine;
-  std::optional<reuse::Sequence> sequence;  // engine thread
+  std::optional<reuse::Sequence> sequence;   // engine thread
   std::vector<reuse::Sequence> checkpoints;  // engine thread; ascending
   std::vector<float> logits;
   engine::Work work;
@@ -93,10 +95,18 @@ Result<std::unique_ptr<Session>> Engine::new_session() {
   return std::unique_ptr<Session>(new Session(std::move(state)));
 }
 
-Engine& Session::engine() const { return *state_->engine; }
-const std::vector<TokenId>& Session::tokens() const { return state_->sequence->tokens(); }
-std::span<const float> Session::logits() const { return state_->logits; }
-uint64_t Session::logits_hash() const { return hash_floats(state_->logits); }
+Engine& Session::engine() const {
+  return *state_->engine;
+}
+const std::vector<TokenId>& Session::tokens() const {
+  return state_->sequence->tokens();
+}
+std::span<const float> Session::logits() const {
+  return state_->logits;
+}
+uint64_t Session::logits_hash() const {
+  return hash_floats(state_->logits);
+}
 
 Status Session::append(std::span<const TokenId> tokens, const AppendOptions& options) {
   if (tokens.empty()) return ok_status();

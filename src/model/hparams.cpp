@@ -76,32 +76,34 @@ Result<Hparams> read_hparams(const gguf::File& file) {
   OKIBI_ASSIGN_OR_RETURN(h.n_ctx_trained, read_int(file, p + "context_length", 1, kMaxContext));
   OKIBI_ASSIGN_OR_RETURN(h.norm_eps, file.get_f32(p + "attention.layer_norm_rms_epsilon"));
   if (!(h.norm_eps > 0.0f)) {
-    return bad_data(fmt::format("{}attention.layer_norm_rms_epsilon: found {}, expected a positive "
-                                "number", p, h.norm_eps));
+    return bad_data(
+        fmt::format("{}attention.layer_norm_rms_epsilon: found {}, expected a positive "
+                    "number",
+                    p, h.norm_eps));
   }
   OKIBI_ASSIGN_OR_RETURN(h.rope_freq_base, file.get_f32_or(p + "rope.freq_base", 10000.0f));
   if (!(h.rope_freq_base > 0.0f)) {
-    return bad_data(fmt::format("{}rope.freq_base: found {}, expected a positive number", p,
-                                h.rope_freq_base));
+    return bad_data(
+        fmt::format("{}rope.freq_base: found {}, expected a positive number", p, h.rope_freq_base));
   }
   if (!file.has(p + "attention.head_count")) {
     return bad_data(fmt::format("the key {}attention.head_count is missing", p));
   }
-  OKIBI_ASSIGN_OR_RETURN(auto heads, read_per_layer(file, p + "attention.head_count", h.n_layers, 0,
-                                                    0, kMaxHeads));
+  OKIBI_ASSIGN_OR_RETURN(
+      auto heads, read_per_layer(file, p + "attention.head_count", h.n_layers, 0, 0, kMaxHeads));
   h.n_heads = narrow(heads);
   if (*std::max_element(h.n_heads.begin(), h.n_heads.end()) < 1) {
     return bad_data(p + "attention.head_count: no layer has a head");
   }
   h.n_kv_heads = h.n_heads;
   if (file.has(p + "attention.head_count_kv")) {
-    OKIBI_ASSIGN_OR_RETURN(auto kv, read_per_layer(file, p + "attention.head_count_kv", h.n_layers,
-                                                   0, 0, kMaxHeads));
+    OKIBI_ASSIGN_OR_RETURN(
+        auto kv, read_per_layer(file, p + "attention.head_count_kv", h.n_layers, 0, 0, kMaxHeads));
     h.n_kv_heads = narrow(kv);
   }
   OKIBI_RETURN_IF_ERROR(check_heads(h));
-  OKIBI_ASSIGN_OR_RETURN(h.d_ff, read_per_layer(file, p + "feed_forward_length", h.n_layers, 0, 0,
-                                                kMaxWidth));
+  OKIBI_ASSIGN_OR_RETURN(
+      h.d_ff, read_per_layer(file, p + "feed_forward_length", h.n_layers, 0, 0, kMaxWidth));
   OKIBI_ASSIGN_OR_RETURN(int64_t k, read_int_or(file, p + "attention.key_length", 0, 1, 65536));
   OKIBI_ASSIGN_OR_RETURN(int64_t v, read_int_or(file, p + "attention.value_length", 0, 1, 65536));
   OKIBI_ASSIGN_OR_RETURN(int64_t rot, read_int_or(file, p + "rope.dimension_count", 0, 1, 65536));

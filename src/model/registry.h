@@ -1,4 +1,5 @@
-// Which architectures there are. A new family is one file in families/ and one line in registry.cpp.
+// Which architectures there are. A new family is one file in families/ and one line in
+// registry.cpp.
 #pragma once
 
 #include <memory>

@@ -10,8 +10,7 @@ Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, int6
                                                    int64_t rows) const {
   const gguf::TensorInfo* info = file_.find_tensor(name);
   if (info == nullptr) return bad_data(fmt::format("the tensor {} is missing", name));
-  if (info->ne[0] != static_cast<uint64_t>(ne0) ||
-      info->n_rows() != static_cast<uint64_t>(rows)) {
+  if (info->ne[0] != static_cast<uint64_t>(ne0) || info->n_rows() != static_cast<uint64_t>(rows)) {
     return bad_data(fmt::format("{}: expected rows of {} values and {} of them, the file has {}",
                                 name, ne0, rows, gguf::shape_text(*info)));
   }
@@ -58,8 +57,8 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name, int64_t
   const gguf::TensorInfo* info = file_.find_tensor(name);
   if (info == nullptr) return bad_data(fmt::format("the tensor {} is missing", name));
   if (info->n_elements() != static_cast<uint64_t>(n)) {
-    return bad_data(fmt::format("{}: expected {} values, the file has {}", name, n,
-                                gguf::shape_text(*info)));
+    return bad_data(
+        fmt::format("{}: expected {} values, the file has {}", name, n, gguf::shape_text(*info)));
   }
   if (!traits_of(info->type).is_weight) {
     return bad_data(fmt::format("{}: {} is not a weight type", name, name_of(info->type)));
@@ -72,7 +71,8 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name, int64_t
                    values.data() + row * info->ne[0]);
   }
   for (float v : values) {
-    if (!(v - v == 0.0f)) return bad_data(fmt::format("{}: holds a value that is not finite", name));
+    if (!(v - v == 0.0f))
+      return bad_data(fmt::format("{}: holds a value that is not finite", name));
   }
   return values;
 }

@@ -118,8 +118,9 @@ Result<Lfm2::Layer> Lfm2::load_layer(WeightLoader& loader, const Hparams& h, int
     facts_.state_floats += static_cast<uint64_t>((n_taps - 1) * h.d_model);
   }
   OKIBI_ASSIGN_OR_RETURN(layer.ffn_norm, loader.vector(prefix + "ffn_norm.weight", h.d_model));
-  if (h.d_ff[index] < 1) {
-    return bad_data(fmt::format("lfm2.feed_forward_length: layer {} has width 0", index));
+  if (h.d_ff[index] < 1 || h.d_ff[index] != h.d_ff[0]) {
+    return bad_data(fmt::format("lfm2.feed_forward_length: layer {} has width {}, layer 0 has {}",
+                                index, h.d_ff[index], h.d_ff[0]));
   }
   OKIBI_ASSIGN_OR_RETURN(layer.ffn, load_feed_forward(loader, prefix, h.d_model, h.d_ff[index]));
   return layer;
@@ -132,8 +133,10 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
   if (h.v_dim == 0) h.v_dim = h.k_dim;
   if (h.n_rot == 0) h.n_rot = h.k_dim;
   if (h.n_rot % 2 != 0 || h.n_rot > h.k_dim) {
-    return bad_data(fmt::format("lfm2.rope.dimension_count: found {}, expected an even number up "
-                                "to the head's {} values", h.n_rot, h.k_dim));
+    return bad_data(
+        fmt::format("lfm2.rope.dimension_count: found {}, expected an even number up "
+                    "to the head's {} values",
+                    h.n_rot, h.k_dim));
   }
   OKIBI_ASSIGN_OR_RETURN(uint32_t n_taps, file.get_u32("lfm2.shortconv.l_cache"));
   if (n_taps < 2 || n_taps > 16) {
@@ -142,8 +145,10 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
   if (file.has("lfm2.attention.sliding_window")) {
     OKIBI_ASSIGN_OR_RETURN(uint32_t window, file.get_u32("lfm2.attention.sliding_window"));
     if (window > 0) {
-      return unsupported(fmt::format("lfm2.attention.sliding_window: found {}, this build attends "
-                                     "to the whole context", window));
+      return unsupported(
+          fmt::format("lfm2.attention.sliding_window: found {}, this build attends "
+                      "to the whole context",
+                      window));
     }
   }
 
@@ -157,13 +162,16 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
       max_heads = std::max<int64_t>(max_heads, layer.attention.n_heads);
       max_kv_heads = std::max<int64_t>(max_kv_heads, layer.attention.n_kv_heads);
       if (layer.attention.n_heads != max_heads || layer.attention.n_kv_heads != max_kv_heads) {
-        return unsupported(fmt::format("lfm2.attention.head_count: layer {} has other head counts "
-                                       "than an attention layer before it", i));
+        return unsupported(
+            fmt::format("lfm2.attention.head_count: layer {} has other head counts "
+                        "than an attention layer before it",
+                        i));
       }
     }
     m->layers_.push_back(layer);
   }
-  // The final norm is stored under the name of an embedding norm; some converters call it otherwise.
+  // The final norm is stored under the name of an embedding norm; some converters call it
+  // otherwise.
   const std::string final_norm =
       loader.has("token_embd_norm.weight") ? "token_embd_norm.weight" : "output_norm.weight";
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector(final_norm, h.d_model));
@@ -182,7 +190,7 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
                 .k = max_kv_heads * h.k_dim,
                 .v = max_kv_heads * h.v_dim,
                 .mixed = max_heads * h.v_dim,
-                .d_ff = *std::max_element(h.d_ff.begin(), h.d_ff.end()),
+                .d_ff = h.d_ff[0],
                 .n_vocab = h.n_vocab};
   fill_facts(m->facts_, h, loader, untied_embedding_bytes);
   return std::unique_ptr<Model>(std::move(m));
@@ -190,6 +198,8 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> load_lfm2(WeightLoader& loader) { return Lfm2::load(loader); }
+Result<std::unique_ptr<Model>> load_lfm2(WeightLoader& loader) {
+  return Lfm2::load(loader);
+}
 
 }  // namespace okibi::model

@@ -65,8 +65,8 @@ Status check_supported(const gguf::File& file, const Hparams& h) {
   if (file.has(h.arch + ".expert_count")) {
     OKIBI_ASSIGN_OR_RETURN(uint32_t n_experts, file.get_u32(h.arch + ".expert_count"));
     if (n_experts > 0) {
-      return unsupported(fmt::format("llama.expert_count: found {}, this build runs dense models",
-                                     n_experts));
+      return unsupported(
+          fmt::format("llama.expert_count: found {}, this build runs dense models", n_experts));
     }
   }
   OKIBI_ASSIGN_OR_RETURN(std::string_view scaling,
@@ -76,10 +76,12 @@ Status check_supported(const gguf::File& file, const Hparams& h) {
         "llama.rope.scaling.type: found \"{}\", this build runs unscaled rotations", scaling));
   }
   for (int32_t i = 0; i < h.n_layers; ++i) {
-    if (h.n_heads[i] != h.n_heads[0] || h.n_kv_heads[i] != h.n_kv_heads[0] ||
-        h.n_kv_heads[i] < 1 || h.d_ff[i] < 1) {
-      return bad_data(fmt::format("llama: layer {} differs from layer 0 in its heads, or has no "
-                                  "heads or no feed-forward width", i));
+    if (h.n_heads[i] != h.n_heads[0] || h.n_kv_heads[i] != h.n_kv_heads[0] || h.n_kv_heads[i] < 1 ||
+        h.d_ff[i] < 1 || h.d_ff[i] != h.d_ff[0]) {
+      return bad_data(
+          fmt::format("llama: layer {} differs from layer 0 in its heads or its "
+                      "feed-forward width, or has none",
+                      i));
     }
   }
   return ok_status();
@@ -94,8 +96,10 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
   if (h.v_dim == 0) h.v_dim = static_cast<int32_t>(h.d_model / n_heads);
   if (h.n_rot == 0) h.n_rot = h.k_dim;
   if (h.n_rot % 2 != 0 || h.n_rot > h.k_dim) {
-    return bad_data(fmt::format("llama.rope.dimension_count: found {}, expected an even number up "
-                                "to the head's {} values", h.n_rot, h.k_dim));
+    return bad_data(
+        fmt::format("llama.rope.dimension_count: found {}, expected an even number up "
+                    "to the head's {} values",
+                    h.n_rot, h.k_dim));
   }
 
   auto m = std::make_unique<Llama>();
@@ -107,9 +111,8 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
     const std::string prefix = fmt::format("blk.{}.", i);
     Layer layer;
     OKIBI_ASSIGN_OR_RETURN(layer.attn_norm, loader.vector(prefix + "attn_norm.weight", h.d_model));
-    OKIBI_ASSIGN_OR_RETURN(layer.attention,
-                           load_attention(loader, prefix, h.d_model, n_heads, n_kv_heads, h.k_dim,
-                                          h.v_dim, false));
+    OKIBI_ASSIGN_OR_RETURN(layer.attention, load_attention(loader, prefix, h.d_model, n_heads,
+                                                           n_kv_heads, h.k_dim, h.v_dim, false));
     layer.attention.kv_layer = i;
     OKIBI_ASSIGN_OR_RETURN(layer.ffn_norm, loader.vector(prefix + "ffn_norm.weight", h.d_model));
     OKIBI_ASSIGN_OR_RETURN(layer.ffn, load_feed_forward(loader, prefix, h.d_model, h.d_ff[i]));
@@ -134,7 +137,7 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
                 .k = int64_t{n_kv_heads} * h.k_dim,
                 .v = int64_t{n_kv_heads} * h.v_dim,
                 .mixed = int64_t{n_heads} * h.v_dim,
-                .d_ff = *std::max_element(h.d_ff.begin(), h.d_ff.end()),
+                .d_ff = h.d_ff[0],
                 .n_vocab = h.n_vocab};
   fill_facts(m->facts_, h, loader, untied_embedding_bytes);
   return std::unique_ptr<Model>(std::move(m));
@@ -142,6 +145,8 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> load_llama(WeightLoader& loader) { return Llama::load(loader); }
+Result<std::unique_ptr<Model>> load_llama(WeightLoader& loader) {
+  return Llama::load(loader);
+}
 
 }  // namespace okibi::model

@@ -28,8 +28,8 @@ Result<Attention> load_attention(WeightLoader& loader, const std::string& prefix
                          loader.matrix(prefix + "attn_k", d_model, int64_t{n_kv_heads} * k_dim));
   OKIBI_ASSIGN_OR_RETURN(a.v,
                          loader.matrix(prefix + "attn_v", d_model, int64_t{n_kv_heads} * v_dim));
-  OKIBI_ASSIGN_OR_RETURN(
-      a.output, loader.matrix(prefix + "attn_output", int64_t{n_heads} * v_dim, d_model));
+  OKIBI_ASSIGN_OR_RETURN(a.output,
+                         loader.matrix(prefix + "attn_output", int64_t{n_heads} * v_dim, d_model));
   if (has_head_norms) {
     OKIBI_ASSIGN_OR_RETURN(a.q_norm, loader.vector(prefix + "attn_q_norm.weight", k_dim));
     OKIBI_ASSIGN_OR_RETURN(a.k_norm, loader.vector(prefix + "attn_k_norm.weight", k_dim));

@@ -38,8 +38,8 @@ struct Activations {
   ops::Rows q, k, v;  // heads
   ops::Rows mixed;    // attention or convolution result before its output projection
   ops::Rows gate, up;
-  ops::Rows output;   // (max_outputs, d_model)
-  ops::Rows logits;   // (max_outputs, n_vocab)
+  ops::Rows output;  // (max_outputs, d_model)
+  ops::Rows logits;  // (max_outputs, n_vocab)
 };
 struct ActivationWidths {
   int64_t d_model = 0, q = 0, k = 0, v = 0, mixed = 0, d_ff = 0, n_vocab = 0;
