@@ -139,6 +139,17 @@ struct ShortConvArgs {
 // K/V storage types, as ops::KvType numbers them.
 constexpr int kKvF32 = 0, kKvF16 = 1, kKvQ8_0 = 2, kNKvTypes = 3;
 
+// Loops that do nothing but reach a limit of the processor, for measuring roofs.
+struct RoofKernels {
+  // Independent accumulators of the level's int8 instruction (float: fused multiply-adds); returns
+  // the operations done, two per multiply-add.
+  uint64_t (*int8_ops)(uint64_t n_iterations) = nullptr;
+  const char* int8_name = nullptr;
+  uint64_t (*float_ops)(uint64_t n_iterations) = nullptr;
+  // Reads n bytes (a multiple of 512) once; the return value depends on all of them.
+  uint64_t (*read)(const uint8_t* data, uint64_t n) = nullptr;
+};
+
 constexpr int kMaxDTypes = 48;
 
 struct KernelTable {
@@ -162,6 +173,8 @@ struct KernelTable {
   void (*rope_half)(float* x, int32_t n_heads, int32_t head_dim, int32_t n_rot,
                     const float* cos_sin) = nullptr;
   void (*short_conv)(const ShortConvArgs& args) = nullptr;
+
+  RoofKernels roofs;
 
   // By K/V type. store: one head's row of `n` floats to its stored form (q8_0: blocks of 32 as in
   // the file format, n a multiple of 32).

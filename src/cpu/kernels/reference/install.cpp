@@ -1,12 +1,14 @@
 // What the reference level brings to the kernel table.
 #include "cpu/kernel_table.h"
 #include "cpu/kernels/reference/linear.h"
+#include "cpu/kernels/reference/roofs.h"
 
 namespace okibi::cpu::reference {
 
 void install(KernelTable& table) {
   table.level = "reference";
   install_linear(table);
+  install_roofs(table);
 }
 
 }  // namespace okibi::cpu::reference
