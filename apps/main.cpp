@@ -13,7 +13,8 @@ int report(const Status& status) {
 }  // namespace okibi::apps
 
 int main(int argc, char** argv) {
-  CLI::App app{"okibi: many typed questions about one state, and long contexts, on your own machine"};
+  CLI::App app{
+      "okibi: many typed questions about one state, and long contexts, on your own machine"};
   app.name("okibi");
   app.require_subcommand(1);
   app.set_version_flag("--version", "okibi 0.1.0");

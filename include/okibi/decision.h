@@ -46,7 +46,7 @@ struct Answer {
   double confidence = 0;              // TypeSafe's rule; not for noul
   double outside_mass = -1;           // share of the whole vocabulary outside the labels, if asked
   uint32_t n_suffix_tokens = 0;
-  uint64_t label_logits_hash = 0;     // over the label logits' bits
+  uint64_t label_logits_hash = 0;  // over the label logits' bits
 };
 
 struct DecisionTiming {

@@ -1,8 +1,9 @@
-// Engine: one loaded model. Immutable and shared; Sessions (session.h) hold everything that changes.
+// Engine: one loaded model. Immutable and shared; Sessions (session.h) hold everything that
+// changes.
 //
-// Work runs on the engine's own thread. Calls on sessions queue a job there and wait for it; several
-// callers at once share batches. Whatever was cached, batched or split, and however many threads
-// compute, the same tokens give the same bits.
+// Work runs on the engine's own thread. Calls on sessions queue a job there and wait for it;
+// several callers at once share batches. Whatever was cached, batched or split, and however many
+// threads compute, the same tokens give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +27,17 @@ enum class KvCacheType { kF32, kF16, kQ8_0 };
 
 struct EngineOptions {
   std::string model_path;
-  std::string cpu_level;           // "reference", "avx2", "avx512", "amx"; empty: the host's best
-  int n_threads = 0;               // 0: one per core
-  uint32_t n_ctx = 0;              // tokens a session may hold; 0: what the file says, as far as
-                                   // memory allows
-  uint32_t n_sessions = 4;         // sessions of n_ctx tokens that memory is planned for
+  std::string cpu_level;    // "reference", "avx2", "avx512", "amx"; empty: the host's best
+  int n_threads = 0;        // 0: one per core
+  uint32_t n_ctx = 0;       // tokens a session may hold; 0: what the file says, as far as
+                            // memory allows
+  uint32_t n_sessions = 4;  // sessions of n_ctx tokens that memory is planned for
   KvCacheType kv_type = KvCacheType::kF16;
-  bool f32_activations = false;    // exact dequantised weights times float activations: slow, for
-                                   // checking
-  uint32_t max_batch_rows = 512;   // tokens in one step
-  uint64_t memory_limit_bytes = 0; // 0: what the system says is available
-  std::string chat_layout;         // overrides what the file's template says
+  bool f32_activations = false;     // exact dequantised weights times float activations: slow, for
+                                    // checking
+  uint32_t max_batch_rows = 512;    // tokens in one step
+  uint64_t memory_limit_bytes = 0;  // 0: what the system says is available
+  std::string chat_layout;          // overrides what the file's template says
   std::function<void(double fraction)> on_load_progress;
 };
 
@@ -63,11 +64,11 @@ struct ModelInfo {
   uint32_t n_vocab = 0;
   uint32_t n_ctx_trained = 0;
   uint64_t kv_bytes_per_token = 0;
-  uint64_t state_bytes = 0;         // recurrent state of one sequence
+  uint64_t state_bytes = 0;             // recurrent state of one sequence
   uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads
 };
 
-class Engine {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Loads a model. Refuses, before loading, what does not fit, with the memory table.
   static Result<std::shared_ptr<Engine>> open(EngineOptions options);

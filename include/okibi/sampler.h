@@ -13,14 +13,14 @@
 namespace okibi {
 
 struct SamplerOptions {
-  float temperature = 0.0f;        // 0: greedy, exact, lowest id on a tie
-  uint32_t top_k = 0;              // 0: all
-  float top_p = 1.0f;              // 1: all
-  float min_p = 0.0f;              // 0: all
-  float repeat_penalty = 1.0f;     // 1: none; divides positive logits, multiplies negative ones
+  float temperature = 0.0f;     // 0: greedy, exact, lowest id on a tie
+  uint32_t top_k = 0;           // 0: all
+  float top_p = 1.0f;           // 1: all
+  float min_p = 0.0f;           // 0: all
+  float repeat_penalty = 1.0f;  // 1: none; divides positive logits, multiplies negative ones
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  uint32_t penalty_window = 64;    // last tokens the penalties look at; 0: none
+  uint32_t penalty_window = 64;  // last tokens the penalties look at; 0: none
   uint64_t seed = 0;
 };
 

@@ -20,7 +20,7 @@ enum class Priority { kBackground = 0, kNormal = 1, kDecision = 2 };
 
 struct AppendOptions {
   Priority priority = Priority::kNormal;
-  uint32_t max_chunk = 0;  // most tokens per step; 0: the engine's batch size
+  uint32_t max_chunk = 0;                     // most tokens per step; 0: the engine's batch size
   const std::atomic<bool>* cancel = nullptr;  // checked between steps
   // Called on the engine thread after each step with the number of tokens done so far.
   std::function<void(size_t done)> on_progress;
@@ -28,7 +28,8 @@ struct AppendOptions {
   std::function<void(size_t index, std::span<const float> logits)> on_logits;
 };
 
-// A point to which sessions of the same engine can return. Immutable; holds its state while it lives.
+// A point to which sessions of the same engine can return. Immutable; holds its state while it
+// lives.
 class Snapshot {
  public:
   Snapshot();

@@ -45,18 +45,30 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status ok_status() { return Status(); }
+inline Status ok_status() {
+  return Status();
+}
 inline Status invalid_argument(std::string m) {
   return Status(StatusCode::kInvalidArgument, std::move(m));
 }
-inline Status not_found(std::string m) { return Status(StatusCode::kNotFound, std::move(m)); }
-inline Status bad_data(std::string m) { return Status(StatusCode::kBadData, std::move(m)); }
-inline Status unsupported(std::string m) { return Status(StatusCode::kUnsupported, std::move(m)); }
+inline Status not_found(std::string m) {
+  return Status(StatusCode::kNotFound, std::move(m));
+}
+inline Status bad_data(std::string m) {
+  return Status(StatusCode::kBadData, std::move(m));
+}
+inline Status unsupported(std::string m) {
+  return Status(StatusCode::kUnsupported, std::move(m));
+}
 inline Status resource_exhausted(std::string m) {
   return Status(StatusCode::kResourceExhausted, std::move(m));
 }
-inline Status cancelled(std::string m) { return Status(StatusCode::kCancelled, std::move(m)); }
-inline Status unavailable(std::string m) { return Status(StatusCode::kUnavailable, std::move(m)); }
+inline Status cancelled(std::string m) {
+  return Status(StatusCode::kCancelled, std::move(m));
+}
+inline Status unavailable(std::string m) {
+  return Status(StatusCode::kUnavailable, std::move(m));
+}
 
 // A value or the reason why there is none. Reading the value of a failed Result is a bug.
 template <typename T>
@@ -85,10 +97,10 @@ class [[nodiscard]] Result {
 }  // namespace okibi
 
 // Leaves the enclosing function with the failure, if there is one.
-#define OKIBI_RETURN_IF_ERROR(expr)                     \
-  do {                                                  \
-    ::okibi::Status okibi_status_ = (expr);             \
-    if (!okibi_status_.ok()) return okibi_status_;      \
+#define OKIBI_RETURN_IF_ERROR(expr)                \
+  do {                                             \
+    ::okibi::Status okibi_status_ = (expr);        \
+    if (!okibi_status_.ok()) return okibi_status_; \
   } while (0)
 
 // OKIBI_ASSIGN_OR_RETURN(auto file, File::open(path));

@@ -14,7 +14,8 @@ namespace okibi {
 
 using TokenId = int32_t;
 
-// One message of a chat. Contents are data: the spelling of a control token in them is only letters.
+// One message of a chat. Contents are data: the spelling of a control token in them is only
+// letters.
 struct Message {
   std::string role;  // "system", "user" or "assistant"
   std::string content;

@@ -7,7 +7,7 @@
 namespace okibi {
 
 void check_failed(const char* file, int line, const char* condition, const char* format, ...) {
-  std::fprintf(stderr, "%s:%d: CHECK failed: %s ", file, line, condition);
+  std::fprintf(stderr, "%s:%d: CHECK failed: %s", file, line, condition);
   va_list args;
   va_start(args, format);
   std::vfprintf(stderr, format, args);

@@ -12,10 +12,10 @@ namespace okibi {
 }  // namespace okibi
 
 // CHECK(a == b, "a=%d b=%d", a, b); the message may be empty but must be given.
-#define CHECK(condition, ...)                                                    \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]]                                               \
-      ::okibi::check_failed(__FILE__, __LINE__, #condition, "" __VA_ARGS__);     \
+#define CHECK(condition, ...)                                                 \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      ::okibi::check_failed(__FILE__, __LINE__, #condition, " " __VA_ARGS__); \
   } while (0)
 
 #ifdef OKIBI_DCHECK

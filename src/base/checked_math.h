@@ -29,6 +29,8 @@ namespace okibi {
 constexpr uint64_t align_up(uint64_t a, uint64_t alignment) {
   return (a + alignment - 1) / alignment * alignment;
 }
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 }  // namespace okibi

@@ -18,7 +18,9 @@ inline uint32_t float_to_bits(float f) {
   return bits;
 }
 
-inline float bf16_to_float(uint16_t h) { return bits_to_float(static_cast<uint32_t>(h) << 16); }
+inline float bf16_to_float(uint16_t h) {
+  return bits_to_float(static_cast<uint32_t>(h) << 16);
+}
 
 inline uint16_t float_to_bf16(float f) {
   const uint32_t bits = float_to_bits(f);
@@ -41,7 +43,9 @@ inline uint16_t float_to_f16(float f) {
   const uint32_t bits = float_to_bits(f);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+  if (magnitude > 0x7f800000u) {
+    return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+  }
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // >= 65520
   if (magnitude < 0x38800000u) {  // below 2^-14: subnormal; adding 0.5 aligns the mantissa at 2^-24
     const float shifted = bits_to_float(magnitude) + 0.5f;

@@ -10,17 +10,28 @@ namespace okibi {
 
 std::string_view zone_name(Zone zone) {
   switch (zone) {
-    case Zone::kAttend: return "attend";
-    case Zone::kEmbed: return "embed";
-    case Zone::kKvAppend: return "kv_append";
-    case Zone::kLinear: return "linear";
-    case Zone::kNorm: return "norm";
-    case Zone::kOther: return "other";
-    case Zone::kOutput: return "output";
-    case Zone::kRope: return "rope";
-    case Zone::kShortConv: return "short_conv";
-    case Zone::kSiluMul: return "silu_mul";
-    case Zone::kCount: break;
+    case Zone::kAttend:
+      return "attend";
+    case Zone::kEmbed:
+      return "embed";
+    case Zone::kKvAppend:
+      return "kv_append";
+    case Zone::kLinear:
+      return "linear";
+    case Zone::kNorm:
+      return "norm";
+    case Zone::kOther:
+      return "other";
+    case Zone::kOutput:
+      return "output";
+    case Zone::kRope:
+      return "rope";
+    case Zone::kShortConv:
+      return "short_conv";
+    case Zone::kSiluMul:
+      return "silu_mul";
+    case Zone::kCount:
+      break;
   }
   return "?";
 }

@@ -1,17 +1,25 @@
-// The kernels of one instruction-set level, as plain function pointers. Kernels are single-threaded,
+// The kernels of one instruction-set level, as function pointers. Kernels are single-threaded,
 // noexcept, and cannot fail: cpu_backend.cpp checks shapes, splits the work over threads and hands
 // each kernel a range. This header holds plain data only, so ISA files may include it.
 //
 // Numbers (docs/decisions/0002). A product with block-quantised weights is exact in int32 inside a
 // block and meets the scales in a fixed order:
 //   kQ8B32 formats (blocks of 32, activation scale per 32):   per block b in order
-//       acc = fma(fl(float(v_b) * dw_b), da_b, acc), v_b = sum q_w q_a exact, offset removed in int;
+//       acc = fma(fl(float(v_b) * dw_b), da_b, acc), v_b = sum (q_w - offset) q_a, exact;
 //       with a minimum: acc = fma(m_b, fl(da_b * float(sum_b)), acc) right after.
 //   kQ8B256 formats (super-blocks of 256, activation scale per 256): per super-block in order
 //       I = sum_g sc_g * v_g exact in int32;  acc = fma(fl(dw * da), float(I), acc);
 //       with minima: J = sum_g mn_g * sum_g exact;  acc = fma(-fl(mw * da), float(J), acc).
+//     dw, sc_g and the values behind v_g are those of canonical.h: dw = d except d/8 for IQ1_* and
+//     IQ2_* and d/4 for IQ3_XXS; sc_g = 2s + 1 for IQ1 to IQ3; IQ1 values are 8 * grid +- 1; TQ1_0
+//     and TQ2_0 have sc_g = 1 and values -1, 0, 1.
+//   NVFP4 has a weight scale per 16 values, S(e) of the file format (its half included, so the
+//     doubled FP4 table applies); per group of 16 in order, the activation scale being that of the
+//     block of 32 around it:  acc = fma(float(v_16) * S, da_b, acc). The product is exact.
+//   Q1_0 and Q2_0 repeat their scale for each block of 32 inside their longer blocks.
 //   kF32 formats: acc = fma(x_k, w_k, acc) for k = 0, 1, 2, ... in order.
-// The result is fl(acc * scale) when the tensor has a scale other than 1.
+// acc starts at +0. The result is fl(acc * scale) when the tensor has a scale other than 1, and an
+// accumulating product then adds it to the output with one more rounding.
 // avx2, avx512 and amx follow this to the bit; reference does the same without fused operations.
 #pragma once
 
@@ -73,6 +81,10 @@ struct LinearKernels {
   int64_t (*scratch_bytes)(int64_t n_in) = nullptr;  // null: none
   // Packs n_rows <= panel_rows file rows (row_bytes apart, consecutive) into one zeroed panel.
   void (*pack)(const uint8_t* rows, int64_t n_rows, int64_t n_in, uint8_t* panel) = nullptr;
+  // The inverse for one row: writes the row_bytes(type, n_in) file bytes of row `row` (in
+  // [0, panel_rows)) of a panel. A token table that is also the output matrix is kept only packed,
+  // and an embedding is read back through this.
+  void (*unpack)(const uint8_t* panel, int64_t n_in, int32_t row, uint8_t* file_row) = nullptr;
   void (*gemv)(const ProductArgs& args) = nullptr;
   const char* gemv_name = nullptr;  // "avx512.gemv_q4k"
   void (*gemm)(const ProductArgs& args) = nullptr;

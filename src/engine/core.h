@@ -1,6 +1,6 @@
-// Core: the backend, the model and the memory of all sequences, and the one function that moves them
-// forward by a step. Engine thread only, except where it says "immutable". The order in which things
-// are declared is the order in which they depend on each other.
+// Core: the backend, the model and the memory of all sequences, and the one function that moves
+// them forward by a step. Engine thread only, except where it says "immutable". The order in which
+// things are declared is the order in which they depend on each other.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <future>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -23,7 +21,28 @@
 
 namespace okibi::engine {
 
-// Tokens to append to one sequence. The creator keeps it alive until `finished` is set.
+// Set once by the engine thread, waited for by a caller.
+class Event {
+ public:
+  void set() {
+    std::lock_guard lock(mutex_);
+    set_ = true;
+    ready_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [this] { return set_; });
+  }
+  void reset() { set_ = false; }  // only while nobody waits or sets
+
+ private:
+  std::mutex mutex_;  // guards set_
+  std::condition_variable ready_;
+  bool set_ = false;
+};
+
+// Tokens to append to one sequence. The creator keeps it alive until `finished` is set; `status`
+// then says how it went. Reusable after `finished.reset()`.
 struct Work {
   reuse::Sequence* sequence = nullptr;
   std::vector<TokenId> tokens;
@@ -39,11 +58,13 @@ struct Work {
   // On the engine thread; index counts within `tokens`; (n_vocab) or (labels.size()) values.
   std::function<void(size_t index, std::span<const float> logits)> on_logits;
 
-  std::promise<Status> finished;
+  Event finished;
+  Status status;
 
   // Owned by the scheduler.
   size_t done = 0;
   uint64_t arrival = 0;
+  bool is_prepared = false;
 };
 
 class Scheduler {
@@ -51,7 +72,7 @@ class Scheduler {
   explicit Scheduler(std::unique_ptr<Core> core);
   ~Scheduler();  // fails everything still queued with kUnavailable, then joins
 
-  // Queues; the future of `work->finished` tells when it is done.
+  // Queues; `work->finished` is set when it is done.
   void submit(Work* work);
   // Queues several at once, so that they share their first step, and waits for all. The first
   // failure is returned; the others have run or failed too.
@@ -65,7 +86,10 @@ class Scheduler {
 
  private:
   void loop();
-  bool step();  // false when there is nothing to do
+  bool take_incoming();  // false when the engine shuts down
+  void step();
+  // Adds the next chunk of `work` to the step being assembled, if it fits.
+  void add_to_step(Work* work);
   void finish(Work* work, Status status);
 
   std::unique_ptr<Core> core_;
@@ -75,7 +99,12 @@ class Scheduler {
   std::vector<Work*> incoming_;
   bool stop_ = false;
   uint64_t next_arrival_ = 0;
-  std::list<Work*> active_;  // engine thread only
+  // Engine thread only.
+  std::vector<Work*> active_;
+  std::vector<StepItem> items_;    // the step being assembled
+  std::vector<Work*> item_works_;  // beside items_
+  uint32_t step_rows_ = 0, step_outputs_ = 0;
+  bool step_has_full_ = false, step_has_labels_ = false;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// Reads the GGUF container: header, key-values, tensor directory, split files. Everything is checked
+// Reads the GGUF container: header, key-values, tensor directory, split files. All is checked
 // here, once; what a File offers afterwards is safe to use. Knows no model. A model file is hostile
 // until `open` has returned it.
 #pragma once

@@ -154,7 +154,7 @@ class Backend {
   // q (n, n_heads * k_dim); out (n, n_heads * v_dim), not q.
   virtual void attend(int32_t kv_layer, Rows q, int32_t n_heads, float scale, Rows out) = 0;
   // The gated short convolution of LFM2. bcx (n, 3d) holds B, C, X; u = B * X;
-  // out[t] = C * (kernel[c][0] u[t-K+1] + ... + kernel[c][K-1] u[t]), the terms added in that order.
+  // out[t] = C * (kernel[c][0] u[t-K+1] + ... + kernel[c][K-1] u[t]), terms added in this order.
   // kernel (d * K), K consecutive values per channel, oldest first. State: (K-1) * d floats at
   // state_offset of the slot, the last K-1 columns of u, oldest first.  out (n, d) is not bcx.
   virtual void short_conv(uint64_t state_offset, Rows bcx, Vector kernel, Rows out) = 0;
@@ -162,7 +162,7 @@ class Backend {
   virtual void silu_mul(Rows gate, Rows up, Rows out) = 0;
   // out[i] = in[output_rows[i]].  out is not in; afterwards rows of `out` count n_outputs.
   virtual void gather_outputs(Rows in, Rows out) = 0;
-  // Logits of the gathered rows: out[i][o] = weight in[i], n_outputs rows of n_vocab; with labels in
+  // Logits of the gathered rows: out[i][o] = weight in[i], n_outputs rows of n_vocab; labels in
   // the plan, out[i][j] = row labels[label_begin[i] + j] of weight times in[i], bit-equal to the
   // entry of the full product.
   virtual void logits(Rows in, Weight weight, Rows out) = 0;

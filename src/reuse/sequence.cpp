@@ -55,17 +55,17 @@ Status Sequence::prepare(uint32_t n_more) {
     copy_open_page = n / page_tokens < n_have && pools_.pages->is_shared(pages_[n / page_tokens]);
     const uint32_t n_take = n_new_pages + (copy_open_page ? 1 : 0);
     if (pools_.pages->n_free() < n_take) {
-      return resource_exhausted(
-          fmt::format("the K/V cache is full: {} more tokens need {} pages of {} tokens, {} of {} "
-                      "are free",
-                      n_more, n_take, page_tokens, pools_.pages->n_free(),
-                      pools_.pages->n_pages()));
+      return resource_exhausted(fmt::format(
+          "the K/V cache is full: {} more tokens need {} pages of {} tokens, {} of {} "
+          "are free",
+          n_more, n_take, page_tokens, pools_.pages->n_free(), pools_.pages->n_pages()));
     }
   }
   const bool needs_slot = pools_.has_state && pools_.slots->is_shared(slot_) && next_slot_ == slot_;
   if (needs_slot && pools_.slots->n_free() == 0) {
-    return resource_exhausted("no slot for recurrent state is free: too many sessions, forks and "
-                              "snapshots are alive");
+    return resource_exhausted(
+        "no slot for recurrent state is free: too many sessions, forks and "
+        "snapshots are alive");
   }
 
   if (copy_open_page) {

@@ -1,7 +1,7 @@
 // One sequence of tokens and what the model keeps of it: its K/V pages and its slot of recurrent
-// state. Copying is cheap (`clone` holds the same pages and slot); whoever appends first takes pages
-// and slots of his own where they are shared, so nobody ever sees another's writes. A clone that is
-// never appended to is a snapshot. Engine thread only.
+// state. Copying is cheap (`clone` holds the same pages and slot); whoever appends first takes
+// pages and slots of his own where they are shared, so nobody ever sees another's writes. A clone
+// that is never appended to is a snapshot. Engine thread only.
 #pragma once
 
 #include <cstdint>

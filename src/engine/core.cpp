@@ -1,0 +1,103 @@
+#include "engine/core.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace okibi::engine {
+
+Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend,
+                                           std::unique_ptr<model::Model> model,
+                                           const Sizes& sizes) {
+  auto core = std::unique_ptr<Core>(new Core());
+  const model::ModelFacts& facts = model->facts();
+  OKIBI_RETURN_IF_ERROR(backend->set_kv({.layers = facts.kv_layers,
+                                         .type = sizes.kv_type,
+                                         .page_tokens = sizes.page_tokens,
+                                         .max_pages = sizes.n_pages}));
+  OKIBI_RETURN_IF_ERROR(
+      backend->set_state({.floats_per_slot = facts.state_floats, .max_slots = sizes.n_slots}));
+  OKIBI_RETURN_IF_ERROR(model->add_activations(*backend, sizes.max_batch_rows, sizes.max_outputs));
+  core->sizes_ = sizes;
+  core->backend_ = std::move(backend);
+  core->model_ = std::move(model);
+  core->pages_ =
+      std::make_unique<reuse::PagePool>(core->backend_.get(), sizes.n_pages, sizes.page_tokens);
+  core->slots_ = std::make_unique<reuse::SlotPool>(sizes.n_slots);
+  core->pools_ = {.pages = core->pages_.get(),
+                  .slots = core->slots_.get(),
+                  .has_state = facts.state_floats > 0,
+                  .has_kv = !facts.kv_layers.empty()};
+  core->identity_ = core->backend_->numeric_identity();
+  return core;
+}
+
+Status Core::prepare(reuse::Sequence& sequence, uint32_t n_more) const {
+  const uint64_t n = uint64_t{sequence.n_tokens()} + n_more;
+  if (n > sizes_.n_ctx) {
+    return resource_exhausted(
+        fmt::format("the context is full: {} tokens and {} more are over the limit of {}",
+                    sequence.n_tokens(), n_more, sizes_.n_ctx));
+  }
+  return sequence.prepare(n_more);
+}
+
+void Core::run_step(std::span<StepItem> items) {
+  tokens_.clear();
+  positions_.clear();
+  labels_.clear();
+  row_sequence_.clear();
+  output_rows_.clear();
+  label_begin_.clear();
+  spans_.clear();
+  bool has_labels = false;
+  for (const StepItem& item : items) {
+    const uint32_t first_row = static_cast<uint32_t>(tokens_.size());
+    const uint32_t n_past = item.sequence->n_tokens();
+    const uint32_t index = static_cast<uint32_t>(spans_.size());
+    spans_.push_back(item.sequence->span(first_row, static_cast<uint32_t>(item.tokens.size())));
+    for (size_t i = 0; i < item.tokens.size(); ++i) {
+      tokens_.push_back(item.tokens[i]);
+      positions_.push_back(static_cast<int32_t>(n_past + i));
+      row_sequence_.push_back(index);
+    }
+    for (uint32_t output : item.outputs) {
+      output_rows_.push_back(first_row + output);
+      label_begin_.push_back(static_cast<uint32_t>(labels_.size()));
+      labels_.insert(labels_.end(), item.labels.begin(), item.labels.end());
+      has_labels |= !item.labels.empty();
+    }
+  }
+  CHECK(tokens_.size() <= sizes_.max_batch_rows && output_rows_.size() <= sizes_.max_outputs,
+        "%zu rows, %zu outputs", tokens_.size(), output_rows_.size());
+  if (has_labels) {
+    label_begin_.push_back(static_cast<uint32_t>(labels_.size()));
+  } else {
+    label_begin_.clear();
+  }
+
+  const ops::BatchPlan plan{.n_rows = static_cast<uint32_t>(tokens_.size()),
+                            .tokens = tokens_,
+                            .positions = positions_,
+                            .row_sequence = row_sequence_,
+                            .sequences = spans_,
+                            .output_rows = output_rows_,
+                            .label_begin = label_begin_,
+                            .labels = labels_};
+  backend_->begin_step(plan);
+  model_->forward(*backend_, !output_rows_.empty());
+  backend_->end_step();
+
+  int64_t row = 0;
+  for (StepItem& item : items) {
+    for (uint32_t output : item.outputs) {
+      std::span<const float> logits = backend_->read(model_->logits(), row++);
+      const size_t n =
+          item.labels.empty() ? static_cast<size_t>(model_->facts().n_vocab) : item.labels.size();
+      if (item.on_logits) item.on_logits(output, logits.first(n));
+    }
+    item.sequence->commit(item.tokens);
+  }
+}
+
+}  // namespace okibi::engine
