@@ -21,7 +21,8 @@ class Session;
 class ExecTrace;
 namespace engine {
 class Scheduler;
-}
+struct EngineAccess;
+}  // namespace engine
 
 enum class KvCacheType { kF32, kF16, kQ8_0 };
 
@@ -108,6 +109,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
   friend class Session;
+  friend struct engine::EngineAccess;
 };
 
 }  // namespace okibi

@@ -6,6 +6,7 @@
 #include "engine/engine_state.h"
 #include "engine/memory_plan.h"
 #include "engine/open_backend.h"
+#include "engine/open_engine.h"
 #include "engine/text_impl.h"
 #include "gguf/reader.h"
 #include "model/registry.h"
@@ -64,7 +65,13 @@ Result<MemoryPlan> Engine::plan(const EngineOptions& options) {
 }
 
 Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
+  return engine::open_engine(std::move(options), {});
+}
+
+Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
+                                                    const BackendWrapper& wrap) {
   OKIBI_ASSIGN_OR_RETURN(Opened opened, open_and_plan(options));
+  if (wrap) opened.backend = wrap(std::move(opened.backend));
   const MemoryPlan& plan = opened.sized.plan;
   if (!plan.fits()) {
     return resource_exhausted(
@@ -85,7 +92,7 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
   auto model = model::load_model(loader);
   if (!model.ok()) return model.status().with_context(options.model_path);
 
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<EngineAccess::State>();
   state->memory = plan;
   state->info = make_info(opened.file, (*model)->facts(), opened.sized.sizes);
   state->n_threads = options.n_threads > 0 ? options.n_threads : engine::default_thread_count();
@@ -99,7 +106,7 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
   state->identity = core->numeric_identity();
   state->scheduler = std::make_unique<engine::Scheduler>(std::move(core));
   state->options = std::move(options);
-  return std::shared_ptr<Engine>(new Engine(std::move(state)));
+  return EngineAccess::make(std::move(state));
 }
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
