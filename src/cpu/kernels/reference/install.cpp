@@ -2,6 +2,7 @@
 #include "cpu/kernel_table.h"
 #include "cpu/kernels/reference/linear.h"
 #include "cpu/kernels/reference/roofs.h"
+#include "cpu/kernels/reference/nonlinear.h"
 
 namespace okibi::cpu::reference {
 
@@ -9,6 +10,10 @@ void install(KernelTable& table) {
   table.level = "reference";
   install_linear(table);
   install_roofs(table);
+  install_elementwise(table);
+  install_rope(table);
+  install_short_conv(table);
+  install_attend(table);
 }
 
 }  // namespace okibi::cpu::reference
