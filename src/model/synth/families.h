@@ -49,10 +49,10 @@ SynthPlan plan_flash_next(const FlashNextShape& shape);
 
 // The constants of the hashed n-gram embedding, as the published checkpoint derives them.
 struct NgramConstants {
-  std::vector<uint64_t> multipliers;   // 3
-  std::vector<uint64_t> vocab_sizes;   // 16 consecutive primes above `base`
-  std::vector<uint64_t> offsets;       // their running sums
-  uint64_t n_rows;                     // the sum, up to a multiple of 128
+  std::vector<uint64_t> multipliers;  // 3
+  std::vector<uint64_t> vocab_sizes;  // 16 consecutive primes above `base`
+  std::vector<uint64_t> offsets;      // their running sums
+  uint64_t n_rows;                    // the sum, up to a multiple of 128
 };
 NgramConstants ngram_constants(uint64_t n_vocab, uint64_t base);
 

@@ -68,8 +68,7 @@ SynthPlan plan_lfm2(const Lfm2Shape& s) {
   plan.key("lfm2.attention.layer_norm_rms_epsilon", 1e-5f);
   plan.u32("lfm2.vocab_size", s.n_vocab);
   plan.u32("lfm2.shortconv.l_cache", kConvTaps);
-  add_vocabulary_keys(plan,
-                      s.is_first_generation ? VocabularyKind::kLfm2 : VocabularyKind::kLfm25,
+  add_vocabulary_keys(plan, s.is_first_generation ? VocabularyKind::kLfm2 : VocabularyKind::kLfm25,
                       s.n_vocab);
 
   plan.matrix("token_embd.weight", {s.d_model, s.n_vocab}, SynthStorage::kEmbedding);

@@ -112,10 +112,10 @@ struct NamedShape {
   SynthShape (*make)();
 };
 constexpr NamedShape kShapes[] = {
-    {"smollm2-135m", smollm2_135m},     {"lfm2-350m", lfm2_350m},
-    {"lfm2-1.2b", lfm2_1_2b},           {"lfm2.5-vl-450m", lfm25_vl_450m},
-    {"lfm2.5-vl-1.6b", lfm25_vl_1_6b},  {"qwen3.5-0.8b", qwen35_0_8b},
-    {"flash-next", flash_next},         {"flash-next-mini", flash_next_mini},
+    {"smollm2-135m", smollm2_135m},    {"lfm2-350m", lfm2_350m},
+    {"lfm2-1.2b", lfm2_1_2b},          {"lfm2.5-vl-450m", lfm25_vl_450m},
+    {"lfm2.5-vl-1.6b", lfm25_vl_1_6b}, {"qwen3.5-0.8b", qwen35_0_8b},
+    {"flash-next", flash_next},        {"flash-next-mini", flash_next_mini},
 };
 
 }  // namespace
@@ -133,7 +133,9 @@ void SynthPlan::matrix(std::string name, std::vector<uint64_t> ne, SynthStorage 
   tensors.push_back(std::move(tensor));
 }
 
-void SynthPlan::norm(std::string name, uint64_t n) { floats(std::move(name), {n}, 1.0f, 0.1f); }
+void SynthPlan::norm(std::string name, uint64_t n) {
+  floats(std::move(name), {n}, 1.0f, 0.1f);
+}
 
 void SynthPlan::floats(std::string name, std::vector<uint64_t> ne, float mean, float std_dev) {
   SynthTensor tensor = tensor_of(std::move(name), ne);

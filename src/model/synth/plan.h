@@ -50,9 +50,7 @@ struct SynthPlan {
   void key(std::string name, SynthValue value) {
     keys.emplace_back(std::move(name), std::move(value));
   }
-  void u32(std::string name, uint64_t value) {
-    key(std::move(name), static_cast<uint32_t>(value));
-  }
+  void u32(std::string name, uint64_t value) { key(std::move(name), static_cast<uint32_t>(value)); }
   // A matrix that multiplies vectors of ne[0] values: standard deviation 1 / sqrt(ne[0]) keeps the
   // size of what passes through it.
   void matrix(std::string name, std::vector<uint64_t> ne,

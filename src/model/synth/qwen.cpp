@@ -9,13 +9,13 @@ namespace {
 constexpr uint64_t kConvTaps = 4;
 constexpr uint64_t kAttentionPeriod = 4;
 
-bool attends(uint64_t layer) { return (layer + 1) % kAttentionPeriod == 0; }
+bool attends(uint64_t layer) {
+  return (layer + 1) % kAttentionPeriod == 0;
+}
 
 void add_common_keys(SynthPlan& plan, const std::string& p, const QwenShape& s) {
   const uint64_t n_pairs = s.n_rot / 2;
-  const auto section = [&](uint64_t extra) {
-    return static_cast<int32_t>((n_pairs + extra) / 3);
-  };
+  const auto section = [&](uint64_t extra) { return static_cast<int32_t>((n_pairs + extra) / 3); };
   plan.u32(p + "block_count", s.n_layers);
   plan.u32(p + "context_length", s.n_ctx);
   plan.u32(p + "embedding_length", s.d_model);
@@ -199,9 +199,8 @@ SynthPlan plan_flash_next(const FlashNextShape& s) {
   add_general_keys(plan, "qwen4exp", "model");
   add_common_keys(plan, "qwen4exp.", s.base);
   add_flash_next_keys(plan, s, ngram, ngram_row);
-  add_vocabulary_keys(
-      plan, s.tiny_vocabulary ? VocabularyKind::kQwenTiny : VocabularyKind::kQwen38,
-      s.base.n_vocab);
+  add_vocabulary_keys(plan, s.tiny_vocabulary ? VocabularyKind::kQwenTiny : VocabularyKind::kQwen38,
+                      s.base.n_vocab);
 
   plan.matrix("token_embd.weight", {d, s.base.n_vocab}, SynthStorage::kEmbedding);
   plan.matrix("output.weight", {d, s.base.n_vocab}, SynthStorage::kEmbedding);

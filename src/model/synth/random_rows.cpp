@@ -21,14 +21,18 @@ struct BlockFields {
   float m_per_d = 0.0f;
 };
 constexpr BlockFields kFields[] = {
-    {DType::kQ4_0, 0},           {DType::kQ4_1, 0, 2, -7.5f}, {DType::kQ5_0, 0},
-    {DType::kQ5_1, 0, 2, -15.5f}, {DType::kQ8_0, 0},           {DType::kQ2_K, 80, 82, 1.5f},
-    {DType::kQ3_K, 108},         {DType::kQ4_K, 0, 2, 7.5f},  {DType::kQ5_K, 0, 2, 15.5f},
-    {DType::kQ6_K, 208},         {DType::kIQ2_XXS, 0},        {DType::kIQ2_XS, 0},
-    {DType::kIQ2_S, 0},          {DType::kIQ3_XXS, 0},        {DType::kIQ3_S, 0},
-    {DType::kIQ1_S, 0},          {DType::kIQ1_M, 48},         {DType::kIQ4_NL, 0},
-    {DType::kIQ4_XS, 0},         {DType::kMXFP4, 0},          {DType::kTQ1_0, 52},
-    {DType::kTQ2_0, 64},         {DType::kQ1_0, 0},           {DType::kQ2_0, 0},
+    {DType::kQ4_0, 0},           {DType::kQ4_1, 0, 2, -7.5f},
+    {DType::kQ5_0, 0},           {DType::kQ5_1, 0, 2, -15.5f},
+    {DType::kQ8_0, 0},           {DType::kQ2_K, 80, 82, 1.5f},
+    {DType::kQ3_K, 108},         {DType::kQ4_K, 0, 2, 7.5f},
+    {DType::kQ5_K, 0, 2, 15.5f}, {DType::kQ6_K, 208},
+    {DType::kIQ2_XXS, 0},        {DType::kIQ2_XS, 0},
+    {DType::kIQ2_S, 0},          {DType::kIQ3_XXS, 0},
+    {DType::kIQ3_S, 0},          {DType::kIQ1_S, 0},
+    {DType::kIQ1_M, 48},         {DType::kIQ4_NL, 0},
+    {DType::kIQ4_XS, 0},         {DType::kMXFP4, 0},
+    {DType::kTQ1_0, 52},         {DType::kTQ2_0, 64},
+    {DType::kQ1_0, 0},           {DType::kQ2_0, 0},
 };
 
 const BlockFields* find_fields(DType type) {
@@ -51,7 +55,9 @@ uint64_t mix(uint64_t x) {
 
 constexpr uint64_t kStep = 0x9e3779b97f4a7c15ull;
 // Number i of the stream of a key.
-uint64_t random_at(uint64_t key, uint64_t i) { return mix(key + (i + 1) * kStep); }
+uint64_t random_at(uint64_t key, uint64_t i) {
+  return mix(key + (i + 1) * kStep);
+}
 
 void fill_bits(uint64_t key, uint64_t n_bytes, uint8_t* dst) {
   uint64_t i = 0;
@@ -97,15 +103,17 @@ void tame(DType type, uint8_t* block, uint32_t block_bytes) {
 
 }  // namespace
 
-bool can_synthesize(DType type) { return is_float(type) || find_fields(type) != nullptr; }
+bool can_synthesize(DType type) {
+  return is_float(type) || find_fields(type) != nullptr;
+}
 
 Result<RandomRows> RandomRows::create(DType type, float mean, float std_dev, uint64_t seed,
                                       std::string_view tensor_name) {
   RandomRows rows;
   rows.type_ = type;
   rows.tensor_key_ =
-      mix(seed + kStep) ^ fnv1a({reinterpret_cast<const uint8_t*>(tensor_name.data()),
-                                 tensor_name.size()});
+      mix(seed + kStep) ^
+      fnv1a({reinterpret_cast<const uint8_t*>(tensor_name.data()), tensor_name.size()});
   if (is_float(type)) {
     rows.span_ = std_dev * std::sqrt(12.0f);
     rows.low_ = mean - rows.span_ / 2;
@@ -124,8 +132,8 @@ Result<RandomRows> RandomRows::create(DType type, float mean, float std_dev, uin
   // The spread of random blocks of scale 1, measured, tells the scale for the wanted spread.
   constexpr uint64_t kSampleBlocks = 64;
   const bool is_exponent = type == DType::kMXFP4;
-  rows.scales_.assign(16, {is_exponent ? uint16_t{128} : float_to_f16(1.0f),
-                           float_to_f16(fields->m_per_d)});
+  rows.scales_.assign(
+      16, {is_exponent ? uint16_t{128} : float_to_f16(1.0f), float_to_f16(fields->m_per_d)});
   const DTypeTraits& traits = traits_of(type);
   const uint64_t n = kSampleBlocks * traits.block_size;
   std::vector<uint8_t> bytes(kSampleBlocks * traits.block_bytes);
@@ -139,9 +147,8 @@ Result<RandomRows> RandomRows::create(DType type, float mean, float std_dev, uin
   for (size_t i = 0; i < rows.scales_.size(); ++i) {
     // Neighbouring blocks differ, so that a kernel which takes the wrong one is found.
     const float d = static_cast<float>(scale * (0.8 + 0.025 * static_cast<double>(i)));
-    rows.scales_[i].d = is_exponent
-                            ? static_cast<uint16_t>(std::lround(128.0 + std::log2(d)))
-                            : float_to_f16(d);
+    rows.scales_[i].d =
+        is_exponent ? static_cast<uint16_t>(std::lround(128.0 + std::log2(d))) : float_to_f16(d);
     rows.scales_[i].m = float_to_f16(d * fields->m_per_d);
   }
   return rows;

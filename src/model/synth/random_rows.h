@@ -1,5 +1,5 @@
-// Rows of random weights, made directly in the stored type: the block is filled with random bits and
-// its scale set so that the values get the wanted spread. Much faster than quantising random
+// Rows of random weights, made directly in the stored type: the block is filled with random bits
+// and its scale set so that the values get the wanted spread. Much faster than quantising random
 // floats, and as good where only the speed of reading them matters: codes are uniform, which real
 // weights are not.
 //

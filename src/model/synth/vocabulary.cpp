@@ -67,12 +67,11 @@ std::vector<Merge> tiny_merges() {
 }
 
 Specials smollm2_specials() {
-  const char* texts[] = {"<|endoftext|>",   "<|im_start|>",     "<|im_end|>",
-                         "<repo_name>",     "<reponame>",       "<file_sep>",
-                         "<filename>",      "<gh_stars>",       "<issue_start>",
-                         "<issue_comment>", "<issue_closed>",   "<jupyter_start>",
-                         "<jupyter_text>",  "<jupyter_code>",   "<jupyter_output>",
-                         "<jupyter_script>", "<empty_output>"};
+  const char* texts[] = {
+      "<|endoftext|>",    "<|im_start|>",    "<|im_end|>",     "<repo_name>",    "<reponame>",
+      "<file_sep>",       "<filename>",      "<gh_stars>",     "<issue_start>",  "<issue_comment>",
+      "<issue_closed>",   "<jupyter_start>", "<jupyter_text>", "<jupyter_code>", "<jupyter_output>",
+      "<jupyter_script>", "<empty_output>"};
   Specials specials;
   for (const char* text : texts) specials[specials.size()] = {text};
   return specials;
@@ -98,8 +97,8 @@ Specials lfm2_specials() {
                        {500, {"<|image_split|>"}}};
   for (uint64_t row = 1; row <= 10; ++row) {
     for (uint64_t column = 1; column <= 10; ++column) {
-      specials[397 + 10 * (row - 1) + column - 1] = {
-          "<|img_row_" + std::to_string(row) + "_col_" + std::to_string(column) + "|>"};
+      specials[397 + 10 * (row - 1) + column - 1] = {"<|img_row_" + std::to_string(row) + "_col_" +
+                                                     std::to_string(column) + "|>"};
     }
   }
   for (uint64_t id = 0; id < kEnd; ++id) {
@@ -110,13 +109,20 @@ Specials lfm2_specials() {
 
 Specials qwen_specials(uint64_t n_vocab) {
   constexpr uint64_t kFirst = 248044;
-  const Special texts[] = {{"<|endoftext|>"},      {"<|im_start|>"},
-                           {"<|im_end|>"},         {"<|object_ref_start|>"},
-                           {"<|object_ref_end|>"}, {"<|box_start|>"},
-                           {"<|box_end|>"},        {"<|quad_start|>"},
-                           {"<|quad_end|>"},       {"<|vision_start|>"},
-                           {"<|vision_end|>"},     {"<|vision_pad|>"},
-                           {"<|image_pad|>"},      {"<|video_pad|>"},
+  const Special texts[] = {{"<|endoftext|>"},
+                           {"<|im_start|>"},
+                           {"<|im_end|>"},
+                           {"<|object_ref_start|>"},
+                           {"<|object_ref_end|>"},
+                           {"<|box_start|>"},
+                           {"<|box_end|>"},
+                           {"<|quad_start|>"},
+                           {"<|quad_end|>"},
+                           {"<|vision_start|>"},
+                           {"<|vision_end|>"},
+                           {"<|vision_pad|>"},
+                           {"<|image_pad|>"},
+                           {"<|video_pad|>"},
                            {"<tool_call>", kUserDefined},
                            {"</tool_call>", kUserDefined},
                            {"<think>", kUserDefined},
@@ -161,23 +167,32 @@ struct Dialect {
 Dialect dialect_of(VocabularyKind kind, uint64_t n_vocab) {
   switch (kind) {
     case VocabularyKind::kSmolLm2:
-      return {"smollm", smollm2_specials(), {}, 1, 2, 2, false,
-              chat_template("an assistant named SmolLM", false)};
+      return {"smollm", smollm2_specials(),
+              {},       1,
+              2,        2,
+              false,    chat_template("an assistant named SmolLM", false)};
     case VocabularyKind::kLfm2:
-      return {"lfm2", lfm2_specials(), {}, 1, 7, 0, true,
-              chat_template("List of tools: <|tool_list_start|>", true)};
+      return {"lfm2", lfm2_specials(),
+              {},     1,
+              7,      0,
+              true,   chat_template("List of tools: <|tool_list_start|>", true)};
     case VocabularyKind::kLfm25:
-      return {"lfm2", lfm2_specials(), {}, 1, 7, 0, true,
-              chat_template("List of tools: ", true)};
+      return {"lfm2", lfm2_specials(), {}, 1, 7, 0, true, chat_template("List of tools: ", true)};
     case VocabularyKind::kQwen35:
-      return {"qwen35", qwen_specials(n_vocab), {}, 248044, 248046, 248044, false,
-              chat_template("enable_thinking, <function=name>", false)};
+      return {"qwen35", qwen_specials(n_vocab),
+              {},       248044,
+              248046,   248044,
+              false,    chat_template("enable_thinking, <function=name>", false)};
     case VocabularyKind::kQwen38:
-      return {"qwen35", qwen_specials(n_vocab), {}, 248044, 248046, 248044, false,
-              chat_template("reasoning_effort", false)};
+      return {"qwen35", qwen_specials(n_vocab),
+              {},       248044,
+              248046,   248044,
+              false,    chat_template("reasoning_effort", false)};
     case VocabularyKind::kQwenTiny:
-      return {"qwen35", tiny_specials(), tiny_merges(), -1, 633, 631, false,
-              chat_template("reasoning_effort", false)};
+      return {"qwen35",      tiny_specials(),
+              tiny_merges(), -1,
+              633,           631,
+              false,         chat_template("reasoning_effort", false)};
   }
   return {};
 }

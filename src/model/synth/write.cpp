@@ -12,41 +12,30 @@
 namespace okibi::model {
 namespace {
 
-bool divides(DType type, uint64_t row) { return row % traits_of(type).block_size == 0; }
+bool divides(DType type, uint64_t row) {
+  return row % traits_of(type).block_size == 0;
+}
 
-// general.file_type: a label for people.
+// general.file_type: a label for people. Where a type has several mixes, the plainest of them.
+struct FileTypeLabel {
+  DType type;
+  uint32_t label;
+};
+constexpr FileTypeLabel kLabels[] = {
+    {DType::kF32, 0},      {DType::kF16, 1},     {DType::kQ4_0, 2},     {DType::kQ4_1, 3},
+    {DType::kQ8_0, 7},     {DType::kQ5_0, 8},    {DType::kQ5_1, 9},     {DType::kQ2_K, 10},
+    {DType::kQ3_K, 12},    {DType::kQ4_K, 14},   {DType::kQ5_K, 16},    {DType::kQ6_K, 18},
+    {DType::kIQ2_XXS, 19}, {DType::kIQ2_XS, 20}, {DType::kIQ3_XXS, 23}, {DType::kIQ1_S, 24},
+    {DType::kIQ4_NL, 25},  {DType::kIQ3_S, 26},  {DType::kIQ2_S, 28},   {DType::kIQ4_XS, 30},
+    {DType::kIQ1_M, 31},   {DType::kBF16, 32},   {DType::kTQ1_0, 36},   {DType::kTQ2_0, 37},
+    {DType::kMXFP4, 38},   {DType::kNVFP4, 39},  {DType::kQ1_0, 40},    {DType::kQ2_0, 41},
+};
+
 uint32_t file_type_label(DType type) {
-  switch (type) {
-    case DType::kF32: return 0;
-    case DType::kF16: return 1;
-    case DType::kQ4_0: return 2;
-    case DType::kQ4_1: return 3;
-    case DType::kQ8_0: return 7;
-    case DType::kQ5_0: return 8;
-    case DType::kQ5_1: return 9;
-    case DType::kQ2_K: return 10;
-    case DType::kQ3_K: return 12;
-    case DType::kQ4_K: return 14;
-    case DType::kQ5_K: return 16;
-    case DType::kQ6_K: return 18;
-    case DType::kIQ2_XXS: return 19;
-    case DType::kIQ2_XS: return 20;
-    case DType::kIQ3_XXS: return 23;
-    case DType::kIQ1_S: return 24;
-    case DType::kIQ4_NL: return 25;
-    case DType::kIQ3_S: return 26;
-    case DType::kIQ2_S: return 28;
-    case DType::kIQ4_XS: return 30;
-    case DType::kIQ1_M: return 31;
-    case DType::kBF16: return 32;
-    case DType::kTQ1_0: return 36;
-    case DType::kTQ2_0: return 37;
-    case DType::kMXFP4: return 38;
-    case DType::kNVFP4: return 39;
-    case DType::kQ1_0: return 40;
-    case DType::kQ2_0: return 41;
-    default: return 1024;  // "guessed"
+  for (const FileTypeLabel& entry : kLabels) {
+    if (entry.type == type) return entry.label;
   }
+  return 1024;  // "guessed"
 }
 
 DType fallback_of(DType type) {
@@ -58,15 +47,21 @@ DType fallback_of(DType type) {
     case DType::kIQ2_S:
     case DType::kIQ3_XXS:
     case DType::kIQ3_S:
-    case DType::kIQ4_XS: return DType::kIQ4_NL;
+    case DType::kIQ4_XS:
+      return DType::kIQ4_NL;
     case DType::kQ2_K:
     case DType::kQ3_K:
     case DType::kTQ1_0:
-    case DType::kTQ2_0: return DType::kQ4_0;
-    case DType::kQ4_K: return DType::kQ5_0;
-    case DType::kQ5_K: return DType::kQ5_1;
-    case DType::kQ6_K: return DType::kQ8_0;
-    default: return DType::kF16;
+    case DType::kTQ2_0:
+      return DType::kQ4_0;
+    case DType::kQ4_K:
+      return DType::kQ5_0;
+    case DType::kQ5_K:
+      return DType::kQ5_1;
+    case DType::kQ6_K:
+      return DType::kQ8_0;
+    default:
+      return DType::kF16;
   }
 }
 
@@ -119,9 +114,8 @@ class Progress {
 
 Status write_tensor(gguf::Writer& writer, const SynthTensor& tensor, DType type, uint64_t seed,
                     std::vector<uint8_t>& buffer, Progress& progress) {
-  OKIBI_ASSIGN_OR_RETURN(const RandomRows rows, RandomRows::create(type, tensor.mean,
-                                                                   tensor.std_dev, seed,
-                                                                   tensor.name));
+  OKIBI_ASSIGN_OR_RETURN(const RandomRows rows,
+                         RandomRows::create(type, tensor.mean, tensor.std_dev, seed, tensor.name));
   const uint64_t one_row = row_bytes(type, tensor.ne[0]);
   const uint64_t n_rows = tensor.n_elements() / tensor.ne[0];
   const uint64_t rows_per_piece = std::max<uint64_t>(1, (uint64_t{1} << 22) / one_row);
@@ -141,7 +135,8 @@ Status write_tensor(gguf::Writer& writer, const SynthTensor& tensor, DType type,
 
 DType synth_tensor_type(const SynthTensor& tensor, DType type) {
   switch (tensor.storage) {
-    case SynthStorage::kF32: return DType::kF32;
+    case SynthStorage::kF32:
+      return DType::kF32;
     case SynthStorage::kPatch:
       return type == DType::kF16 || type == DType::kBF16 ? type : DType::kF32;
     case SynthStorage::kTable:
@@ -152,12 +147,15 @@ DType synth_tensor_type(const SynthTensor& tensor, DType type) {
       const bool is_small = t.block_bytes * 8 < 6 * t.block_size;
       return fitted(is_small ? DType::kQ6_K : type, tensor.ne[0]);
     }
-    case SynthStorage::kMatrix: return fitted(type, tensor.ne[0]);
+    case SynthStorage::kMatrix:
+      return fitted(type, tensor.ne[0]);
   }
   return DType::kF32;
 }
 
-DType synth_vision_type(DType type) { return is_float(type) ? type : DType::kQ8_0; }
+DType synth_vision_type(DType type) {
+  return is_float(type) ? type : DType::kQ8_0;
+}
 
 Result<SynthSummary> write_synth(const SynthPlan& plan, const std::string& path,
                                  const SynthOptions& options) {
@@ -175,8 +173,7 @@ Result<SynthSummary> write_synth(const SynthPlan& plan, const std::string& path,
     const DType type = synth_tensor_type(tensor, options.type);
     types.push_back(type);
     writer.add_tensor(tensor.name, type, std::span(tensor.ne.data(), tensor.n_dims));
-    summary.data_bytes +=
-        row_bytes(type, tensor.ne[0]) * (tensor.n_elements() / tensor.ne[0]);
+    summary.data_bytes += row_bytes(type, tensor.ne[0]) * (tensor.n_elements() / tensor.ne[0]);
   }
   summary.n_tensors = plan.tensors.size();
   summary.n_parameters = plan.n_parameters();
