@@ -52,7 +52,7 @@ std::vector<HostileFile> hostile_headers() {
       {"2^63 keys", changed([](RawFile& r) { r.n_keys = kHuge; }), "9223372036854775808 keys"},
       {"2^63 tensors", changed([](RawFile& r) { r.n_tensors = kHuge; }),
        "9223372036854775808 tensors"},
-      {"one key too many", changed([](RawFile& r) { r.n_keys = 2; }), "value type"},
+      {"one key too many", changed([](RawFile& r) { r.n_keys = 2; }), "tensor 0 is empty"},
       {"one tensor too many", changed([](RawFile& r) { r.n_tensors = 2; }), "is empty"},
   };
 }

@@ -36,12 +36,14 @@ class GgufSplit : public testing::Test {
             key("split.tensors.count", 5, number<int32_t>(n_tensors))};
   }
 
+  static std::string tensor_name(int no) { return std::string("t").append(std::to_string(no)); }
+
   // Shard `no` (from 0) holds the tensor "t<no>" = [no]; shard 0 has the model's keys.
   static RawFile shard(int no, int count = 3, int n_tensors = 3) {
     RawFile raw;
     if (no > 0) raw.keys.clear();
     for (const std::string& k : split_keys(no, count, n_tensors)) raw.keys.push_back(k);
-    raw.tensors = {tensor("t" + std::to_string(no), {1}, 0, 0)};
+    raw.tensors = {tensor(tensor_name(no), {1}, 0, 0)};
     raw.data = number(static_cast<float>(no)) + std::string(28, '\0');
     return raw;
   }
@@ -75,7 +77,7 @@ TEST_F(GgufSplit, OpensAllShardsFromWhicheverIsNamed) {
     EXPECT_EQ(*file->get_string("general.architecture"), "x");
     ASSERT_EQ(file->tensors().size(), 3u);
     for (uint32_t i = 0; i < 3; ++i) {
-      const TensorInfo* info = file->find_tensor("t" + std::to_string(i));
+      const TensorInfo* info = file->find_tensor(tensor_name(static_cast<int>(i)));
       ASSERT_NE(info, nullptr);
       EXPECT_EQ(info->shard, i);
       float value;
