@@ -21,7 +21,8 @@ class Session;
 class ExecTrace;
 namespace engine {
 class Scheduler;
-}
+struct EngineAccess;
+}  // namespace engine
 
 enum class KvCacheType { kF32, kF16, kQ8_0 };
 
@@ -66,6 +67,8 @@ struct ModelInfo {
   uint64_t kv_bytes_per_token = 0;
   uint64_t state_bytes = 0;             // recurrent state of one sequence
   uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads
+  uint64_t macs_per_token = 0;          // multiply-adds of all matrices but the output's
+  uint64_t output_macs = 0;             // of the output matrix, per row of logits
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {
@@ -108,6 +111,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
   friend class Session;
+  friend struct engine::EngineAccess;
 };
 
 }  // namespace okibi

@@ -6,6 +6,7 @@
 #include "engine/engine_state.h"
 #include "engine/memory_plan.h"
 #include "engine/open_backend.h"
+#include "engine/open_engine.h"
 #include "engine/text_impl.h"
 #include "gguf/reader.h"
 #include "model/registry.h"
@@ -53,6 +54,8 @@ ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
                             static_cast<uint64_t>(sizes.page_tokens);
   info.state_bytes = facts.state_floats * sizeof(float);
   info.weight_bytes_per_token = facts.weight_bytes_per_token;
+  info.macs_per_token = facts.macs_per_token;
+  info.output_macs = facts.output_macs;
   return info;
 }
 
@@ -64,7 +67,13 @@ Result<MemoryPlan> Engine::plan(const EngineOptions& options) {
 }
 
 Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
+  return engine::open_engine(std::move(options), {});
+}
+
+Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
+                                                    const BackendWrapper& wrap) {
   OKIBI_ASSIGN_OR_RETURN(Opened opened, open_and_plan(options));
+  if (wrap) opened.backend = wrap(std::move(opened.backend));
   const MemoryPlan& plan = opened.sized.plan;
   if (!plan.fits()) {
     return resource_exhausted(
@@ -85,7 +94,7 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
   auto model = model::load_model(loader);
   if (!model.ok()) return model.status().with_context(options.model_path);
 
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<EngineAccess::State>();
   state->memory = plan;
   state->info = make_info(opened.file, (*model)->facts(), opened.sized.sizes);
   state->n_threads = options.n_threads > 0 ? options.n_threads : engine::default_thread_count();
@@ -99,7 +108,7 @@ Result<std::shared_ptr<Engine>> Engine::open(EngineOptions options) {
   state->identity = core->numeric_identity();
   state->scheduler = std::make_unique<engine::Scheduler>(std::move(core));
   state->options = std::move(options);
-  return std::shared_ptr<Engine>(new Engine(std::move(state)));
+  return EngineAccess::make(std::move(state));
 }
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -21,4 +21,15 @@ struct Engine::State {
   std::unique_ptr<engine::Scheduler> scheduler;
 };
 
+namespace engine {
+
+// Makes engines from their parts (open_engine).
+struct EngineAccess {
+  using State = Engine::State;
+  static std::shared_ptr<Engine> make(std::unique_ptr<State> state) {
+    return std::shared_ptr<Engine>(new Engine(std::move(state)));
+  }
+};
+
+}  // namespace engine
 }  // namespace okibi

@@ -62,6 +62,11 @@ void Scheduler::call(const std::function<void(Core&)>& fn) {
   done.wait();
 }
 
+size_t Scheduler::n_incoming() {
+  std::lock_guard lock(mutex_);
+  return incoming_.size();
+}
+
 bool Scheduler::take_incoming() {
   std::unique_lock lock(mutex_);
   wake_.wait(lock,

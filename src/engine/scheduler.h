@@ -81,6 +81,9 @@ class Scheduler {
   // Runs fn(core) on the engine thread between steps and waits for it.
   void call(const std::function<void(Core&)>& fn);
 
+  // Works that the engine thread has not taken up yet; safe inside `call`.
+  size_t n_incoming();
+
   // Immutable facts, readable from anywhere.
   const Core& facts() const { return *core_; }
 

@@ -1,0 +1,87 @@
+// A backend that passes everything on to a real one, for tests that plant a bug in one operation.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "ops/ops.h"
+
+namespace okibi::test {
+
+class ForwardingBackend : public ops::Backend {
+ public:
+  explicit ForwardingBackend(std::unique_ptr<ops::Backend> inner) : inner_(std::move(inner)) {}
+
+  std::string_view name() const override { return inner_->name(); }
+  std::string numeric_identity() const override { return inner_->numeric_identity(); }
+  std::string describe_weight(ops::Weight w) const override { return inner_->describe_weight(w); }
+  ExecTrace& trace() override { return inner_->trace(); }
+  Result<ops::Weight> add_weight(const ops::WeightSource& s) override {
+    return inner_->add_weight(s);
+  }
+  uint64_t packed_bytes(DType type, int64_t n_in, int64_t n_out) const override {
+    return inner_->packed_bytes(type, n_in, n_out);
+  }
+  Result<ops::Vector> add_vector(std::span<const float> v) override {
+    return inner_->add_vector(v);
+  }
+  Result<ops::Rows> add_rows(int64_t max_rows, int64_t cols) override {
+    return inner_->add_rows(max_rows, cols);
+  }
+  ops::Rope add_rope(const ops::RopeConfig& c) override { return inner_->add_rope(c); }
+  Status set_kv(const ops::KvConfig& c) override { return inner_->set_kv(c); }
+  Status set_state(const ops::StateConfig& c) override { return inner_->set_state(c); }
+  void copy_page(ops::PageId src, ops::PageId dst, int32_t n) override {
+    inner_->copy_page(src, dst, n);
+  }
+  void discard_page(ops::PageId page) override { inner_->discard_page(page); }
+  void zero_slot(ops::SlotId slot) override { inner_->zero_slot(slot); }
+  void copy_slot(ops::SlotId src, ops::SlotId dst) override { inner_->copy_slot(src, dst); }
+  void download_slot(ops::SlotId slot, std::span<float> out) const override {
+    inner_->download_slot(slot, out);
+  }
+  void upload_slot(ops::SlotId slot, std::span<const float> in) override {
+    inner_->upload_slot(slot, in);
+  }
+  std::span<const float> read(ops::Rows rows, int64_t row) const override {
+    return inner_->read(rows, row);
+  }
+  void write(ops::Rows rows, int64_t row, std::span<const float> v) override {
+    inner_->write(rows, row, v);
+  }
+  void begin_step(const ops::BatchPlan& plan) override { inner_->begin_step(plan); }
+  void end_step() override { inner_->end_step(); }
+  void set_layer(int32_t layer, const char* kind) override { inner_->set_layer(layer, kind); }
+  void embed(ops::Weight table, ops::Rows out) override { inner_->embed(table, out); }
+  void rms_norm(ops::Rows in, ops::Vector g, float eps, ops::Rows out) override {
+    inner_->rms_norm(in, g, eps, out);
+  }
+  void norm_heads(ops::Rows x, ops::Vector g, float eps) override { inner_->norm_heads(x, g, eps); }
+  void project(ops::Rows in, std::span<const ops::Weight> w,
+               std::span<const ops::Rows> out) override {
+    inner_->project(in, w, out);
+  }
+  void project_add(ops::Rows in, ops::Weight w, ops::Rows x) override {
+    inner_->project_add(in, w, x);
+  }
+  void rope(ops::Rows x, ops::Rope r) override { inner_->rope(x, r); }
+  void kv_append(int32_t layer, ops::Rows k, ops::Rows v) override {
+    inner_->kv_append(layer, k, v);
+  }
+  void attend(int32_t layer, ops::Rows q, int32_t n_heads, float scale, ops::Rows out) override {
+    inner_->attend(layer, q, n_heads, scale, out);
+  }
+  void short_conv(uint64_t offset, ops::Rows bcx, ops::Vector kernel, ops::Rows out) override {
+    inner_->short_conv(offset, bcx, kernel, out);
+  }
+  void silu_mul(ops::Rows gate, ops::Rows up, ops::Rows out) override {
+    inner_->silu_mul(gate, up, out);
+  }
+  void gather_outputs(ops::Rows in, ops::Rows out) override { inner_->gather_outputs(in, out); }
+  void logits(ops::Rows in, ops::Weight w, ops::Rows out) override { inner_->logits(in, w, out); }
+
+ protected:
+  std::unique_ptr<ops::Backend> inner_;
+};
+
+}  // namespace okibi::test

@@ -1,0 +1,184 @@
+// The words of a question's prompt, what prompts share, and the labels' tokens. The vocabulary here
+// has one token per byte and one that merges across the border of state and question.
+#include "decide/prompt.h"
+
+#include <gtest/gtest.h>
+
+namespace okibi::decision {
+namespace {
+
+class ByteText : public Text {
+ public:
+  bool has_letters = true;
+  bool has_layout = true;
+
+  Result<std::vector<TokenId>> encode(std::string_view text, bool) const override {
+    std::vector<TokenId> ids = {kBos};
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text.substr(i, 10) == "\n\nQuestion") {
+        ids.push_back(kMerged);
+        i += 9;
+      } else {
+        ids.push_back(static_cast<unsigned char>(text[i]));
+      }
+    }
+    return ids;
+  }
+  Result<std::vector<TokenId>> encode_parts(std::span<const PromptPart> parts) const override {
+    std::string all;
+    for (const PromptPart& part : parts) all += part.text;
+    return encode(all, true);
+  }
+  Result<std::vector<PromptPart>> chat_parts(std::span<const Message> messages,
+                                             bool) const override {
+    if (!has_layout) return unsupported("no chat layout");
+    return std::vector<PromptPart>{{"<user>", true}, {messages[0].content, false}, {"<bot>", true}};
+  }
+  Result<std::string> chat_layout() const override { return std::string("test"); }
+  std::string decode(std::span<const TokenId> ids, bool) const override {
+    std::string out;
+    for (TokenId id : ids) {
+      if (id == kMerged) out += "\n\nQuestion";
+      if (id < 256) out += static_cast<char>(id);
+    }
+    return out;
+  }
+  std::unique_ptr<TextStream> stream(std::vector<std::string>) const override { return nullptr; }
+  int32_t n_tokens() const override { return 258; }
+  bool is_end_of_generation(TokenId) const override { return false; }
+  bool is_sampleable(TokenId) const override { return true; }
+  TokenId find_by_bytes(std::string_view bytes) const override {
+    if (bytes == "C" && !has_letters) return -1;
+    return bytes.size() == 1 ? static_cast<unsigned char>(bytes[0]) : -1;
+  }
+
+ private:
+  static constexpr TokenId kBos = 256, kMerged = 257;
+};
+
+DecisionRequest request_of(std::string state, std::string_view questions) {
+  auto parsed = parse_questions(questions);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return {.state = std::move(state), .questions = *std::move(parsed)};
+}
+
+std::string only_question(std::string_view questions) {
+  return question_text(request_of("", questions).questions[0]);
+}
+
+TEST(Prompt, ChoiceListsQuotedKeysAndDescriptions) {
+  EXPECT_EQ(only_question(R"({"cause": {"type": "choice", "instructions": "What tripped it?",
+      "criteria": {"over\"heat": "Too\nhot", "op": null, "other": {"a": [1, 2]}}}})"),
+            "Question: What tripped it?\n\nOptions:\n"
+            "A: \"over\\\"heat\" - \"Too\\nhot\"\n"
+            "B: \"op\"\n"
+            "C: \"other\" - {\"a\": [1, 2]}\n"
+            "\nAnswer with exactly one letter: A, B or C.");
+}
+
+TEST(Prompt, ScoreListsLevelIndices) {
+  EXPECT_EQ(only_question(R"({"s": {"type": "score", "instructions": ["rate", "it"],
+      "criteria": ["low", ["a"]]}})"),
+            "Question: [\"rate\", \"it\"]\n\nOptions:\n"
+            "A: 0 - \"low\"\n"
+            "B: 1 - [\"a\"]\n"
+            "\nAnswer with exactly one letter: A or B.");
+}
+
+TEST(Prompt, NoulListsTrueAndFalse) {
+  EXPECT_EQ(only_question(R"({"n": {"type": "noul", "criteria": {"false": "All fans run"},
+      "instructions": "Has a fan stopped?"}})"),
+            "Question: Has a fan stopped?\n\nOptions:\n"
+            "A: true\n"
+            "B: false - \"All fans run\"\n"
+            "\nAnswer with exactly one letter: A or B.");
+}
+
+TEST(Prompt, IdIsShownOnlyWithoutInstructions) {
+  EXPECT_EQ(only_question(R"({"my id": {"type": "noul", "instructions": "x"}})").find("my id"),
+            std::string::npos);
+  EXPECT_TRUE(only_question(R"({"my id": {"type": "noul", "criteria": {"true": "x"}}})")
+                  .starts_with("Question: Decide whether \"my id\" is true or false.\n"));
+  EXPECT_TRUE(only_question(R"({"my id": {"type": "choice", "criteria": {"a": null}}})")
+                  .starts_with("Question: Choose the option that fits best for \"my id\".\n"));
+  EXPECT_TRUE(only_question(R"({"my id": {"type": "score", "criteria": ["a"]}})")
+                  .starts_with("Question: Choose the level that fits best for \"my id\".\n"));
+}
+
+TEST(Prompt, IsOneUserMessageWithTheStateFirst) {
+  const ByteText text;
+  const auto request = request_of("S", R"({"n": {"type": "noul", "instructions": "x"}})");
+  const auto prompts = make_prompts(text, request);
+  ASSERT_TRUE(prompts.ok());
+  EXPECT_EQ(text.decode(prompts->tokens[0], true),
+            "<user>State:\nS\n\nQuestion: x\n\nOptions:\nA: true\nB: false\n\n"
+            "Answer with exactly one letter: A or B.<bot>");
+}
+
+TEST(Prompt, TokensOfAQuestionDoNotDependOnItsNeighbours) {
+  const ByteText text;
+  const std::string q1 = R"("a": {"type": "noul", "instructions": "Is it one?"})";
+  const std::string q2 = R"("b": {"type": "noul", "instructions": "Is it two?"})";
+  const auto both = make_prompts(text, request_of("state", "{" + q1 + "," + q2 + "}"));
+  const auto first = make_prompts(text, request_of("state", "{" + q1 + "}"));
+  const auto second = make_prompts(text, request_of("state", "{" + q2 + "}"));
+  ASSERT_TRUE(both.ok() && first.ok() && second.ok());
+  EXPECT_EQ(both->tokens[0], first->tokens[0]);
+  EXPECT_EQ(both->tokens[1], second->tokens[0]);
+  // Together they share the question's beginning too; alone only the state counts, up to the token
+  // that merges across the border.
+  EXPECT_EQ(text.decode(std::span(both->tokens[0]).first(both->n_shared), true),
+            "<user>State:\nstate\n\nQuestion: Is it ");
+  EXPECT_EQ(text.decode(std::span(first->tokens[0]).first(first->n_shared), true),
+            "<user>State:\nstate");
+}
+
+TEST(Prompt, LeavesEveryQuestionATokenOfItsOwn) {
+  const ByteText text;
+  const auto prompts =
+      make_prompts(text, request_of("s", R"({"a": {"type": "noul", "instructions": "x"},
+                                              "b": {"type": "noul", "instructions": "x"}})"));
+  ASSERT_TRUE(prompts.ok());
+  EXPECT_EQ(prompts->tokens[0], prompts->tokens[1]);
+  EXPECT_EQ(prompts->n_shared, prompts->tokens[0].size() - 1);
+}
+
+TEST(Prompt, QuestionsWithOneOutcomeHaveNone) {
+  const ByteText text;
+  const auto prompts =
+      make_prompts(text, request_of("s", R"({"a": {"type": "choice", "criteria": {"x": null}},
+                                              "b": {"type": "score", "criteria": ["x"]}})"));
+  ASSERT_TRUE(prompts.ok());
+  EXPECT_TRUE(prompts->tokens[0].empty());
+  EXPECT_TRUE(prompts->tokens[1].empty());
+  EXPECT_EQ(prompts->n_shared, 0u);
+}
+
+TEST(Prompt, ModelsWithoutChatLayoutAreRefusedInTheirWords) {
+  ByteText text;
+  text.has_layout = false;
+  const auto prompts =
+      make_prompts(text, request_of("s", R"({"door": {"type": "noul", "instructions": "x"}})"));
+  ASSERT_FALSE(prompts.ok());
+  EXPECT_NE(prompts.status().message().find("no chat layout"), std::string::npos);
+}
+
+TEST(Labels, AreTheLettersOwnTokens) {
+  const ByteText text;
+  const auto labels = label_tokens(text, 26);
+  ASSERT_TRUE(labels.ok());
+  EXPECT_EQ(labels->front(), 'A');
+  EXPECT_EQ(labels->back(), 'Z');
+}
+
+TEST(Labels, MissingLetterIsNamed) {
+  ByteText text;
+  text.has_letters = false;
+  EXPECT_TRUE(label_tokens(text, 2).ok());
+  const auto labels = label_tokens(text, 5);
+  ASSERT_FALSE(labels.ok());
+  EXPECT_NE(labels.status().message().find("\"C\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace okibi::decision
