@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "okibi 0.1.0");
   int exit_code = 0;
   okibi::apps::add_inspect(app, &exit_code);
+  okibi::apps::add_synth(app, &exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

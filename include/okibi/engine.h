@@ -67,6 +67,8 @@ struct ModelInfo {
   uint64_t kv_bytes_per_token = 0;
   uint64_t state_bytes = 0;             // recurrent state of one sequence
   uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads
+  uint64_t macs_per_token = 0;          // multiply-adds of all matrices but the output's
+  uint64_t output_macs = 0;             // of the output matrix, per row of logits
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {

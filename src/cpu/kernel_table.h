@@ -92,35 +92,48 @@ struct LinearKernels {
   int32_t gemm_min_rows = 2;
 };
 
-// Keys or values of one head in one page: `n` rows of `row_bytes`, in the stored type.
-struct KvRows {
-  const uint8_t* data = nullptr;
+// Consecutive keys and values of one head, rows in the stored type back to back.
+struct KvRun {
+  const uint8_t* k = nullptr;
+  const uint8_t* v = nullptr;
   int32_t n = 0;
 };
 
-// Attention of one query-head group (n_heads query heads that read the same K/V head) for one query
-// token over `n_pages` runs of rows in list order.
-//   q (n_heads, k_dim) already scaled by nothing; scores are multiplied by `scale`.
-// Partitions of 256 list entries: exact maximum, then p = exp(s - max) in order, l = sum p,
-// o = sum p v in order; partitions merge in order. out (n_heads, v_dim).
+// One partition of at most kAttendPartition list entries, seen by every query head that reads one
+// K/V head and by several query tokens at once: the entries are converted once, while each query
+// keeps its own maximum, sums and order, so its bits do not depend on who shares the call.
+//   s_j = scale * dot(q, k_j), the dot in 16 lanes (lane = index mod 16), the lanes added as a tree
+//   of neighbours: (0+1), (2+3), ... then ((0+1)+(2+3)), ...
+//   m = exact maximum;  p_j = exp(s_j - m);  l = sum p_j in 16 lanes (lane = j mod 16), same tree
+//   o = fma(p_j, v_j, o) for j in order, from zero
+// Query t sees the first n_keys[t] >= 1 entries. Its record is attend_record_floats(v_dim) floats:
+// m, l, padding to 16, then o.
 struct AttendArgs {
-  const float* q = nullptr;
-  int64_t q_head_stride = 0;
-  int32_t n_heads = 0;
+  const float* q = nullptr;  // (n_queries, n_heads, k_dim)
+  int64_t q_query_stride = 0, q_head_stride = 0;
+  int32_t n_queries = 0, n_heads = 0;
   int32_t k_dim = 0, v_dim = 0;
   float scale = 1.0f;
-  const KvRows* k = nullptr;
-  const KvRows* v = nullptr;
-  int32_t n_pages = 0;
-  float* out = nullptr;
-  int64_t out_head_stride = 0;
-  float* scratch = nullptr;  // attend_scratch_floats(n_heads, v_dim), 64-byte aligned
+  const KvRun* runs = nullptr;
+  int32_t n_runs = 0;
+  const int32_t* n_keys = nullptr;  // (n_queries)
+  float* records = nullptr;         // record of (query t, head h) at t * query + h * head stride
+  int64_t record_query_stride = 0, record_head_stride = 0;
+  float* scratch = nullptr;  // attend_scratch_floats(n_queries * n_heads, ...), 64-byte aligned
 };
 
 constexpr int32_t kAttendPartition = 256;
-constexpr int64_t attend_scratch_floats(int64_t n_heads, int64_t v_dim) {
-  return n_heads * (kAttendPartition + 2 * (v_dim + 32)) + 64;
+// Value rows that are converted at a time for a tile of queries.
+constexpr int32_t kAttendValueRows = 32;
+constexpr int64_t round_up_16(int64_t n) { return (n + 15) / 16 * 16; }
+constexpr int64_t attend_record_floats(int64_t v_dim) { return 16 + round_up_16(v_dim); }
+// Scores and padded query of each row, 16 transposed keys, a chunk of values.
+constexpr int64_t attend_scratch_floats(int64_t n_rows, int64_t k_dim, int64_t v_dim) {
+  return n_rows * (kAttendPartition + round_up_16(k_dim)) + 16 * round_up_16(k_dim) +
+         kAttendValueRows * round_up_16(v_dim);
 }
+
+constexpr int32_t kMaxConvTaps = 16;
 
 struct ShortConvArgs {
   const float* bcx = nullptr;  // (n_rows, 3d), rows bcx_stride apart
@@ -128,7 +141,7 @@ struct ShortConvArgs {
   int32_t n_rows = 0;
   int32_t d = 0;               // channels of the whole row
   int32_t channel_begin = 0, channel_end = 0;
-  int32_t n_taps = 0;
+  int32_t n_taps = 0;          // 1 .. kMaxConvTaps
   const float* kernel = nullptr;     // (d, n_taps)
   const float* state_in = nullptr;   // (n_taps - 1, d)
   float* state_out = nullptr;        // may be state_in
@@ -138,6 +151,17 @@ struct ShortConvArgs {
 
 // K/V storage types, as ops::KvType numbers them.
 constexpr int kKvF32 = 0, kKvF16 = 1, kKvQ8_0 = 2, kNKvTypes = 3;
+
+// Loops that do nothing but reach a limit of the processor, for measuring roofs.
+struct RoofKernels {
+  // Independent accumulators of the level's int8 instruction (float: fused multiply-adds); returns
+  // the operations done, two per multiply-add.
+  uint64_t (*int8_ops)(uint64_t n_iterations) = nullptr;
+  const char* int8_name = nullptr;
+  uint64_t (*float_ops)(uint64_t n_iterations) = nullptr;
+  // Reads n bytes (a multiple of 512) once; the return value depends on all of them.
+  uint64_t (*read)(const uint8_t* data, uint64_t n) = nullptr;
+};
 
 constexpr int kMaxDTypes = 48;
 
@@ -163,11 +187,18 @@ struct KernelTable {
                     const float* cos_sin) = nullptr;
   void (*short_conv)(const ShortConvArgs& args) = nullptr;
 
+  RoofKernels roofs;
+
   // By K/V type. store: one head's row of `n` floats to its stored form (q8_0: blocks of 32 as in
   // the file format, n a multiple of 32).
   void (*kv_store[kNKvTypes])(const float* x, int64_t n, uint8_t* dst) = {};
   void (*attend[kNKvTypes])(const AttendArgs& args) = {};
   const char* attend_name[kNKvTypes] = {};
+  // total = total merged with the next partition's record: with m = max of both, l and o are scaled
+  // by exp(m_total - m) and the part's by exp(m_part - m), then added.
+  void (*attend_merge)(float* total, const float* part, int32_t v_dim) = nullptr;
+  // out = o / l.
+  void (*attend_finish)(const float* total, int32_t v_dim, float* out) = nullptr;
 };
 
 // Each level overwrites what it improves; call them in order.

@@ -54,6 +54,8 @@ ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
                             static_cast<uint64_t>(sizes.page_tokens);
   info.state_bytes = facts.state_floats * sizeof(float);
   info.weight_bytes_per_token = facts.weight_bytes_per_token;
+  info.macs_per_token = facts.macs_per_token;
+  info.output_macs = facts.output_macs;
   return info;
 }
 

@@ -6,6 +6,7 @@
 
 #include "okibi/status.h"
 #include "ops/ops.h"
+#include "ops/roofs.h"
 
 namespace okibi::engine {
 
@@ -16,6 +17,9 @@ struct BackendOptions {
 };
 
 Result<std::unique_ptr<ops::Backend>> open_backend(const BackendOptions& options);
+// What this host can do at most with the same level and threads, measured now (about a second):
+// the roofs that benchmarks give shares of. `buffer_bytes`: size of the buffer that is read.
+Result<ops::Roofs> measure_roofs(const BackendOptions& options, uint64_t buffer_bytes);
 // What n_threads 0 means on this host.
 int default_thread_count();
 

@@ -24,6 +24,8 @@ struct ModelFacts {
   uint64_t state_floats = 0;                 // recurrent state of one sequence
   std::vector<ops::Weight> weights;          // all matrices, for descriptions
   uint64_t weight_bytes_per_token = 0;       // packed bytes that one decoded token reads
+  uint64_t macs_per_token = 0;               // multiply-adds of all matrices but the output's
+  uint64_t output_macs = 0;                  // of the output matrix, per output row
 };
 
 class Model {

@@ -175,10 +175,8 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
   const std::string final_norm =
       loader.has("token_embd_norm.weight") ? "token_embd_norm.weight" : "output_norm.weight";
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector(final_norm, h.d_model));
-  uint64_t untied_embedding_bytes = 0;
   m->output_ = m->embedding_;
   if (loader.has("output.weight")) {
-    untied_embedding_bytes = loader.bytes_of(m->embedding_);
     OKIBI_ASSIGN_OR_RETURN(m->output_, loader.matrix("output", h.d_model, h.n_vocab));
   }
   m->rope_config_ = {.style = ops::RopeStyle::kHalfSplit,
@@ -192,7 +190,7 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
                 .mixed = max_heads * h.v_dim,
                 .d_ff = h.d_ff[0],
                 .n_vocab = h.n_vocab};
-  fill_facts(m->facts_, h, loader, untied_embedding_bytes);
+  fill_facts(m->facts_, h, loader, m->embedding_, m->output_);
   return std::unique_ptr<Model>(std::move(m));
 }
 

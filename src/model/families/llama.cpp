@@ -105,7 +105,6 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
   auto m = std::make_unique<Llama>();
   m->eps_ = h.norm_eps;
   OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.matrix("token_embd", h.d_model, h.n_vocab));
-  uint64_t untied_embedding_bytes = 0;
   m->output_ = m->embedding_;
   for (int32_t i = 0; i < h.n_layers; ++i) {
     const std::string prefix = fmt::format("blk.{}.", i);
@@ -121,7 +120,6 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
   }
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector("output_norm.weight", h.d_model));
   if (loader.has("output.weight")) {
-    untied_embedding_bytes = loader.bytes_of(m->embedding_);
     OKIBI_ASSIGN_OR_RETURN(m->output_, loader.matrix("output", h.d_model, h.n_vocab));
   }
   m->rope_config_ = {.style = ops::RopeStyle::kAdjacent,
@@ -139,7 +137,7 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
                 .mixed = int64_t{n_heads} * h.v_dim,
                 .d_ff = h.d_ff[0],
                 .n_vocab = h.n_vocab};
-  fill_facts(m->facts_, h, loader, untied_embedding_bytes);
+  fill_facts(m->facts_, h, loader, m->embedding_, m->output_);
   return std::unique_ptr<Model>(std::move(m));
 }
 

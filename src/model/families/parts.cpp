@@ -60,7 +60,7 @@ Result<Activations> add_activation_rows(ops::Backend& backend, const ActivationW
 }
 
 void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
-                uint64_t untied_embedding_bytes) {
+                ops::Weight embedding, ops::Weight output) {
   facts.architecture = h.arch;
   facts.name = h.name;
   facts.n_layers = h.n_layers;
@@ -69,7 +69,17 @@ void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
   facts.n_ctx_trained = h.n_ctx_trained;
   facts.n_parameters = loader.n_parameters();
   facts.weights = loader.weights();
-  facts.weight_bytes_per_token = loader.packed_bytes() - untied_embedding_bytes;
+  // One token reads a single row of an embedding table that is not also the output matrix.
+  facts.weight_bytes_per_token =
+      loader.packed_bytes() - (output.id == embedding.id ? 0 : loader.bytes_of(embedding));
+  for (ops::Weight w : facts.weights) {
+    const uint64_t macs = static_cast<uint64_t>(w.n_in) * static_cast<uint64_t>(w.n_out);
+    if (w.id == output.id) {
+      facts.output_macs = macs;
+    } else if (w.id != embedding.id) {
+      facts.macs_per_token += macs;
+    }
+  }
 }
 
 void run_attention(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,

@@ -48,10 +48,9 @@ struct ActivationWidths {
 Result<Activations> add_activation_rows(ops::Backend& backend, const ActivationWidths& widths,
                                         int64_t max_rows, int64_t max_outputs);
 
-// What every family tells of itself once its weights are loaded. `untied_embedding_bytes`: packed
-// bytes of an embedding table that is not also the output matrix; one token reads a row of it.
+// What every family tells of itself once its weights are loaded. `output` is `embedding` when tied.
 void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
-                uint64_t untied_embedding_bytes);
+                ops::Weight embedding, ops::Weight output);
 
 // x += Attention(normed)
 void run_attention(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,

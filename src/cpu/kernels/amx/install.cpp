@@ -1,8 +1,12 @@
 // What the amx level brings to the kernel table.
 #include "cpu/kernel_table.h"
+#include "cpu/kernels/amx/roofs.h"
 
 namespace okibi::cpu::amx {
 
-void install(KernelTable& table) { table.level = "amx"; }
+void install(KernelTable& table) {
+  table.level = "amx";
+  install_roofs(table);
+}
 
 }  // namespace okibi::cpu::amx

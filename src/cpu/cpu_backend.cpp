@@ -1,0 +1,297 @@
+// Opening the backend, its identity, and the memory of weights, vectors and row buffers.
+#include "cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "base/clock.h"
+#include "cpu/cpu_backend_impl.h"
+#include "cpu/make_table.h"
+
+namespace okibi::cpu {
+namespace {
+
+// Kernels read whole vectors: every buffer is readable this far past its end.
+constexpr uint64_t kReadPast = 64;
+// Rows of exactly a multiple of 4 KiB would all fall into the same sets of the first-level cache.
+constexpr int64_t kCacheSetSpan = 4096;
+
+int64_t padded_stride(int64_t n, int64_t element_bytes) {
+  int64_t bytes = static_cast<int64_t>(align_up(static_cast<uint64_t>(n * element_bytes), 64));
+  if (bytes % kCacheSetSpan == 0) bytes += 64;
+  return bytes / element_bytes;
+}
+
+struct Q8Strides {
+  int64_t q, d, sums;       // bytes, floats, and int32 or int16 values
+  uint64_t bytes_per_row;
+};
+
+Q8Strides q8_strides(ActivationFormat format, int64_t n_in) {
+  const bool small = format == ActivationFormat::kQ8B32;
+  Q8Strides s;
+  s.q = padded_stride(n_in, 1);
+  s.d = static_cast<int64_t>(align_up(static_cast<uint64_t>(ceil_div(n_in, small ? 32 : 256)), 16));
+  s.sums = small ? s.d : static_cast<int64_t>(align_up(static_cast<uint64_t>(n_in) / 16 + 1, 32));
+  s.bytes_per_row = static_cast<uint64_t>(s.q + 4 * s.d + (small ? 4 : 2) * s.sums);
+  return s;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& options) {
+  if (options.n_threads < 1 || options.n_threads > 1024) {
+    return invalid_argument(
+        fmt::format("the CPU backend takes 1 to 1024 threads, not {}", options.n_threads));
+  }
+  OKIBI_ASSIGN_OR_RETURN(const CpuLevel level, choose_level(options.level, host_cpu()));
+  return std::unique_ptr<ops::Backend>(
+      std::make_unique<CpuBackend>(make_table(level), options.n_threads, options.f32_activations));
+}
+
+CpuBackend::CpuBackend(const KernelTable& kernels, int n_threads, bool f32_activations)
+    : kernels_(kernels), f32_activations_(f32_activations), pool_(n_threads) {}
+
+std::string CpuBackend::numeric_identity() const {
+  return fmt::format("cpu/{}/r{}/kv={}/act={}", kernels_.level, kKernelRevision,
+                     has_kv_ ? ops::kv_type_name(kv_config_.type) : "none",
+                     f32_activations_ ? "f32" : "q8");
+}
+
+std::string CpuBackend::describe_weight(ops::Weight w) const {
+  const PackedWeight& p = weight(w);
+  return fmt::format("{} {} -> {} ({}), {}", p.name, name_of(p.type), p.kernels->gemm_name,
+                     p.kernels->layout, p.kernels->gemv_name);
+}
+
+const LinearKernels* CpuBackend::kernels_for(DType type) const {
+  const auto number = static_cast<uint32_t>(type);
+  if (number >= kMaxDTypes) return nullptr;
+  const LinearKernels& normal = kernels_.linear[number];
+  const LinearKernels& exact = kernels_.linear_f32[number];
+  if (f32_activations_ && exact.layout != nullptr) return &exact;
+  if (f32_activations_ && normal.activation != ActivationFormat::kF32) return nullptr;
+  return normal.layout != nullptr ? &normal : nullptr;
+}
+
+uint64_t CpuBackend::packed_bytes(DType type, int64_t n_in, int64_t n_out) const {
+  const LinearKernels* k = kernels_for(type);
+  if (k == nullptr) return 0;
+  return static_cast<uint64_t>(ceil_div(n_out, k->panel_rows) * k->panel_bytes(n_in)) + kReadPast;
+}
+
+Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
+  const LinearKernels* k = kernels_for(source.type);
+  if (k == nullptr) {
+    return unsupported(fmt::format("{}: the {} level has no product for type {}", source.name,
+                                   kernels_.level, name_of(source.type)));
+  }
+  const DTypeTraits& traits = traits_of(source.type);
+  if (source.n_in <= 0 || source.n_out <= 0 || source.n_in % traits.block_size != 0) {
+    return invalid_argument(fmt::format(
+        "{}: expected a matrix whose rows are a positive multiple of {} values ({}), found {} x {}",
+        source.name, traits.block_size, traits.name, source.n_out, source.n_in));
+  }
+  CHECK(k->panel_rows >= 1 && k->panel_rows <= kMaxPanelRows, "%s", k->layout);
+  PackedWeight p;
+  const int64_t panel_bytes = k->panel_bytes(source.n_in);
+  p.n_panels = ceil_div(source.n_out, k->panel_rows);
+  OKIBI_RETURN_IF_ERROR(
+      grow(p.memory, packed_bytes(source.type, source.n_in, source.n_out), /*huge=*/true)
+          .with_context(source.name));
+  p.matrix = {p.memory.data(), source.n_in, source.n_out, panel_bytes, source.scale};
+  p.kernels = k;
+  p.type = source.type;
+  p.name = source.name;
+  const auto file_row_bytes = static_cast<int64_t>(
+      row_bytes(source.type, static_cast<uint64_t>(source.n_in)));
+  uint8_t* panels = p.memory.data();
+  pool_.parallel_for(p.n_panels, ceil_div(1 << 20, panel_bytes), [&](int64_t b, int64_t e, int) {
+    for (int64_t i = b; i < e; ++i) {
+      const int64_t first = i * k->panel_rows;
+      k->pack(source.data + first * file_row_bytes,
+              std::min<int64_t>(k->panel_rows, source.n_out - first), source.n_in,
+              panels + i * panel_bytes);
+    }
+  });
+  max_n_in_ = std::max(max_n_in_, source.n_in);
+  const int64_t scratch = k->scratch_bytes == nullptr ? 0 : k->scratch_bytes(source.n_in);
+  // An embedding passes one file row through the same scratch.
+  const auto wanted = static_cast<uint64_t>(std::max({scratch, file_row_bytes, int64_t{4096}}));
+  linear_scratch_stride_ = std::max(linear_scratch_stride_, align_up(wanted, 64));
+  OKIBI_RETURN_IF_ERROR(reserve_scratch());
+  weights_.push_back(std::move(p));
+  return ops::Weight{static_cast<int32_t>(weights_.size() - 1), source.n_in, source.n_out};
+}
+
+Result<ops::Vector> CpuBackend::add_vector(std::span<const float> values) {
+  vectors_.emplace_back(values.begin(), values.end());
+  return ops::Vector{static_cast<int32_t>(vectors_.size() - 1),
+                     static_cast<int64_t>(values.size())};
+}
+
+Result<ops::Rows> CpuBackend::add_rows(int64_t max_rows, int64_t cols) {
+  CHECK(max_rows > 0 && cols > 0, "rows %lld x %lld", static_cast<long long>(max_rows),
+        static_cast<long long>(cols));
+  RowsBuffer buffer;
+  buffer.max_rows = max_rows;
+  buffer.cols = cols;
+  buffer.stride = padded_stride(cols, sizeof(float));
+  uint64_t n_bytes = 0;
+  if (!checked_mul(static_cast<uint64_t>(max_rows), static_cast<uint64_t>(buffer.stride) * 4,
+                   &n_bytes)) {
+    return resource_exhausted(fmt::format("activations of {} x {} do not fit", max_rows, cols));
+  }
+  OKIBI_RETURN_IF_ERROR(grow(buffer.memory, n_bytes + kReadPast, /*huge=*/false));
+  max_rows_ = std::max(max_rows_, max_rows);
+  OKIBI_RETURN_IF_ERROR(reserve_scratch());
+  rows_.push_back(std::move(buffer));
+  return ops::Rows{static_cast<int32_t>(rows_.size() - 1), cols};
+}
+
+// Replaces a scratch buffer by a larger one; its content is not kept.
+Status CpuBackend::grow(MappedBuffer& buffer, uint64_t n_bytes, bool huge) {
+  if (buffer.size() >= n_bytes) return ok_status();
+  OKIBI_ASSIGN_OR_RETURN(buffer, MappedBuffer::allocate(n_bytes, huge));
+  return ok_status();
+}
+
+Status CpuBackend::reserve_scratch() {
+  const auto n = static_cast<uint64_t>(max_rows_);
+  OKIBI_RETURN_IF_ERROR(grow(
+      q8b32_, n * q8_strides(ActivationFormat::kQ8B32, max_n_in_).bytes_per_row + kReadPast, false));
+  OKIBI_RETURN_IF_ERROR(
+      grow(q8b256_, n * q8_strides(ActivationFormat::kQ8B256, max_n_in_).bytes_per_row + kReadPast,
+           false));
+  return grow(linear_scratch_,
+              linear_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + kReadPast, false);
+}
+
+const CpuBackend::PackedWeight& CpuBackend::weight(ops::Weight w) const {
+  CHECK(w.id >= 0 && static_cast<size_t>(w.id) < weights_.size(), "weight %d of %zu", w.id,
+        weights_.size());
+  return weights_[static_cast<size_t>(w.id)];
+}
+const std::vector<float>& CpuBackend::vector(ops::Vector v) const {
+  CHECK(v.id >= 0 && static_cast<size_t>(v.id) < vectors_.size(), "vector %d of %zu", v.id,
+        vectors_.size());
+  return vectors_[static_cast<size_t>(v.id)];
+}
+const CpuBackend::RowsBuffer& CpuBackend::rows(ops::Rows r) const {
+  CHECK(r.id >= 0 && static_cast<size_t>(r.id) < rows_.size(), "rows %d of %zu", r.id,
+        rows_.size());
+  return rows_[static_cast<size_t>(r.id)];
+}
+CpuBackend::RowsBuffer& CpuBackend::rows(ops::Rows r) {
+  return const_cast<RowsBuffer&>(std::as_const(*this).rows(r));
+}
+
+CpuBackend::RowsBuffer& CpuBackend::output(ops::Rows out, int64_t n_rows, int64_t cols) {
+  RowsBuffer& buffer = rows(out);
+  CHECK(buffer.cols == cols && n_rows <= buffer.max_rows,
+        "rows %d holds %lld x %lld, the operation writes %lld x %lld", out.id,
+        static_cast<long long>(buffer.max_rows), static_cast<long long>(buffer.cols),
+        static_cast<long long>(n_rows), static_cast<long long>(cols));
+  buffer.n_valid = n_rows;
+  return buffer;
+}
+
+std::span<const float> CpuBackend::read(ops::Rows r, int64_t row) const {
+  const RowsBuffer& buffer = rows(r);
+  CHECK(row >= 0 && row < buffer.max_rows, "row %lld", static_cast<long long>(row));
+  return {buffer.row(row), static_cast<size_t>(buffer.cols)};
+}
+
+void CpuBackend::write(ops::Rows r, int64_t row, std::span<const float> values) {
+  RowsBuffer& buffer = rows(r);
+  CHECK(row >= 0 && row < buffer.max_rows && static_cast<int64_t>(values.size()) == buffer.cols,
+        "row %lld, %zu values", static_cast<long long>(row), values.size());
+  std::memcpy(buffer.row(row), values.data(), values.size_bytes());
+}
+
+void CpuBackend::begin_step(const ops::BatchPlan& plan) {
+  CHECK(plan_ == nullptr, "the last step has not ended");
+  uint64_t n = 0;
+  for (const ops::SequenceSpan& s : plan.sequences) {
+    CHECK(s.first_row == n, "sequences do not cover the rows in order");
+    n += s.n_rows;
+  }
+  CHECK(n == plan.n_rows && plan.positions.size() == n && plan.tokens.size() == n,
+        "%u rows planned, %llu in sequences", plan.n_rows, static_cast<unsigned long long>(n));
+  plan_ = &plan;
+  for (RowsBuffer& buffer : rows_) buffer.n_valid = plan.n_rows;
+  for (RopeTable& table : ropes_) table.ready = false;
+}
+
+void CpuBackend::end_step() {
+  CHECK(plan_ != nullptr, "no step has begun");
+  plan_ = nullptr;
+  layer_ = -1;
+  layer_kind_ = "";
+}
+
+void CpuBackend::set_layer(int32_t layer, const char* kind) {
+  layer_ = layer;
+  layer_kind_ = kind;
+}
+
+Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format) {
+  Activations a;
+  a.x = in.row(0);
+  a.x_stride = in.stride;
+  if (format == ActivationFormat::kF32) return a;
+  const bool small = format == ActivationFormat::kQ8B32;
+  MappedBuffer& buffer = small ? q8b32_ : q8b256_;
+  const Q8Strides s = q8_strides(format, in.cols);
+  const auto n = static_cast<uint64_t>(n_rows);
+  CHECK(n * s.bytes_per_row <= buffer.size(), "%lld rows of %lld", static_cast<long long>(n_rows),
+        static_cast<long long>(in.cols));
+  uint8_t* p = buffer.data();
+  a.q = reinterpret_cast<int8_t*>(p);
+  a.q_stride = s.q;
+  p += n * static_cast<uint64_t>(s.q);
+  a.d = reinterpret_cast<float*>(p);
+  a.d_stride = s.d;
+  p += n * static_cast<uint64_t>(s.d) * sizeof(float);
+  if (small) {
+    a.sums32 = reinterpret_cast<int32_t*>(p);
+  } else {
+    a.sums16 = reinterpret_cast<int16_t*>(p);
+    a.sums16_stride = s.sums;
+  }
+  for_rows(n_rows, in.cols, [&](int64_t r, int) { quantize_row(in, r, a, format); });
+  return a;
+}
+
+void CpuBackend::quantize_row(const RowsBuffer& in, int64_t row, const Activations& a,
+                              ActivationFormat format) {
+  auto* q = const_cast<int8_t*>(a.q) + row * a.q_stride;
+  auto* d = const_cast<float*>(a.d) + row * a.d_stride;
+  if (format == ActivationFormat::kQ8B32) {
+    kernels_.quantize_q8b32(in.row(row), in.cols, q, d,
+                            const_cast<int32_t*>(a.sums32) + row * a.d_stride);
+  } else {
+    kernels_.quantize_q8b256(in.row(row), in.cols, q, d,
+                             const_cast<int16_t*>(a.sums16) + row * a.sums16_stride);
+  }
+}
+
+CpuBackend::ZoneTimer::ZoneTimer(CpuBackend& backend, Zone zone, const char* detail)
+    : backend_(backend), zone_(zone), detail_(detail) {
+  if (backend_.trace_.enabled()) start_s_ = seconds_now();
+}
+
+CpuBackend::ZoneTimer::~ZoneTimer() {
+  if (!backend_.trace_.enabled()) return;
+  backend_.trace_.add({zone_, static_cast<int16_t>(backend_.layer_),
+                       detail_ != nullptr ? detail_ : backend_.layer_kind_, start_s_,
+                       seconds_now() - start_s_});
+}
+
+}  // namespace okibi::cpu

@@ -1,0 +1,10 @@
+// Adds this level's roof loops to the table; see RoofKernels.
+#pragma once
+
+#include "cpu/kernel_table.h"
+
+namespace okibi::cpu::amx {
+
+void install_roofs(KernelTable& table);
+
+}  // namespace okibi::cpu::amx

@@ -1,0 +1,13 @@
+// The operations besides matrix products at the reference level; each fills its part of the table.
+#pragma once
+
+#include "cpu/kernel_table.h"
+
+namespace okibi::cpu::reference {
+
+void install_elementwise(KernelTable& table);  // rms_norm, silu_mul
+void install_rope(KernelTable& table);
+void install_short_conv(KernelTable& table);
+void install_attend(KernelTable& table);  // attend, kv_store
+
+}  // namespace okibi::cpu::reference
