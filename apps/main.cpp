@@ -19,6 +19,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "okibi 0.1.0");
   int exit_code = 0;
+  okibi::apps::add_run(app, &exit_code);
+  okibi::apps::add_logits(app, &exit_code);
+  okibi::apps::add_perplexity(app, &exit_code);
   okibi::apps::add_inspect(app, &exit_code);
   okibi::apps::add_synth(app, &exit_code);
   CLI11_PARSE(app, argc, argv);

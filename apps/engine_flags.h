@@ -1,0 +1,38 @@
+// The flags that every command with an engine shares, and what follows from them: opening the model
+// with progress, and writing the profile.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "okibi/engine.h"
+#include "okibi/sampler.h"
+#include "okibi/status.h"
+
+namespace okibi::apps {
+
+struct EngineFlags {
+  EngineOptions options;
+  std::string kv = "f16";
+  std::string activations = "auto";
+  std::string profile_path;
+
+  // Adds -m, --cpu, --threads, --ctx, --kv, --activations, --chat-layout and --profile.
+  void add(CLI::App* command);
+  // The options with the texts above read into them.
+  EngineOptions resolved() const;
+  // Opens the model, with a bar on standard error when it takes a while.
+  Result<std::shared_ptr<Engine>> open() const;
+  // After the work: the profile's table to standard error and its trace to the file, when asked
+  // for.
+  Status write_profile(Engine& engine) const;
+};
+
+// Adds --temp, --top-k, --top-p, --min-p, the penalties and --seed.
+void add_sampler_flags(CLI::App* command, SamplerOptions* options);
+
+// "logits 0123456789abcdef": the hash by which two runs are compared.
+std::string hash_text(uint64_t hash);
+
+}  // namespace okibi::apps
