@@ -5,6 +5,7 @@ namespace okibi::cpu::avx2 {
 
 void install_linear(KernelTable& table) {
   install_linear_b32(table);
+  install_linear_k(table);
   install_quantize(table);
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cpu/kernels/avx2/layout.h"
+#include "cpu/kernels/avx2/products.h"
 #include "cpu/kernels/avx2/simd.h"
 
 namespace okibi::cpu::avx2 {
@@ -21,24 +22,6 @@ namespace {
 struct Scales32 {
   __m256 d, second;  // `second`: the minimum, or the scale of values 16..31
 };
-
-// Adds R rows' products of four codes of eight outputs to 16-bit sums.
-template <bool kSigned, int R>
-inline void add_products(__m256i w, const int8_t* q, int64_t q_stride, __m256i* sums) {
-  if constexpr (kSigned) {
-    // |w| as the unsigned operand holds -128 too; the sign goes to the activation, within +-127.
-    const __m256i magnitude = _mm256_abs_epi8(w);
-    for (int r = 0; r < R; ++r) {
-      const __m256i a = _mm256_sign_epi8(broadcast4(q + r * q_stride), w);
-      sums[r] = _mm256_add_epi16(sums[r], _mm256_maddubs_epi16(magnitude, a));
-    }
-  } else {
-    for (int r = 0; r < R; ++r) {
-      const __m256i a = broadcast4(q + r * q_stride);
-      sums[r] = _mm256_add_epi16(sums[r], _mm256_maddubs_epi16(w, a));
-    }
-  }
-}
 
 // v[r] = sum of 4 * n_vectors products.
 template <typename Format, int R>
@@ -60,6 +43,7 @@ inline void dot(const __m256i* w, int n_vectors, const int8_t* q, int64_t q_stri
       }
       for (int r = 0; r < R; ++r) {
         v[r] = _mm256_add_epi32(v[r], _mm256_madd_epi16(sums[r], ones));
+        keep(v[r]);
       }
     }
   }

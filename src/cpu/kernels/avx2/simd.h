@@ -18,6 +18,12 @@ namespace {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));
 }
 
+// The value as it is now: additions before and after are not mixed. Compilers that rearrange a long
+// sum into a tree need more registers than there are and spill.
+[[maybe_unused]] inline void keep(__m256i& v) {
+  asm("" : "+x"(v));
+}
+
 // Four activation codes (or a pair of 16-bit sums) in every lane.
 [[maybe_unused]] inline __m256i broadcast4(const void* p) {
   int32_t bits;
