@@ -6,6 +6,8 @@ namespace okibi::cpu::avx2 {
 void install_linear(KernelTable& table) {
   install_linear_b32(table);
   install_linear_k(table);
+  install_linear_iq(table);
+  install_linear_float(table);
   install_quantize(table);
 }
 
