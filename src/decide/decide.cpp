@@ -38,17 +38,18 @@ class OwnedSequences {
   std::vector<std::unique_ptr<reuse::Sequence>> sequences_;
 };
 
-// How many forks of a prefix fit beside what others hold. A fork takes a state slot when the model
-// is recurrent, a copy of the prefix's open page, and pages for its suffix.
+// How many forks of a prefix may run at once: as many as half of the free memory holds, so that a
+// large decision does not make somebody's session fail. A fork takes a state slot when the model is
+// recurrent, a copy of the prefix's open page, and pages for its suffix.
 size_t n_forks_that_fit(const engine::Core& core, size_t n_prefix, size_t n_longest_suffix) {
   const model::ModelFacts& facts = core.model().facts();
   size_t n = SIZE_MAX;
-  if (facts.state_floats > 0) n = core.n_free_slots();
+  if (facts.state_floats > 0) n = core.n_free_slots() / 2;
   if (!facts.kv_layers.empty()) {
     const size_t page_tokens = static_cast<size_t>(core.sizes().page_tokens);
     const size_t n_pages =
         (n_prefix + n_longest_suffix + page_tokens - 1) / page_tokens - n_prefix / page_tokens;
-    n = std::min(n, core.n_free_pages() / std::max<size_t>(n_pages, 1));
+    n = std::min(n, core.n_free_pages() / 2 / std::max<size_t>(n_pages, 1));
   }
   return n;
 }

@@ -84,6 +84,8 @@ class Tokenizer {
   TokenId eos() const;
   TokenId unk() const;
   bool add_bos() const;
+  // Whole texts begin with a space that decoding takes away again (see StreamDecoder).
+  bool add_space_prefix() const;
   // Tokens that end a reply.
   const std::vector<TokenId>& end_of_generation() const;
   bool is_end_of_generation(TokenId id) const;

@@ -1,0 +1,246 @@
+// `okibi ask`: typed questions about one text. The answers go to standard output, as a table with
+// bars or as the API's body; times and token counts to standard error.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/engine_flags.h"
+#include "apps/terminal.h"
+#include "decide/question.h"
+#include "okibi/decision.h"
+
+namespace okibi::apps {
+namespace {
+
+struct Flags {
+  EngineFlags engine;
+  std::string state;
+  bool has_state = false;
+  std::string questions_path;
+  bool json = false;
+  bool outside_mass = false;
+  bool separate = false;
+  int repeat = 1;
+};
+
+constexpr size_t kBarWidth = 30;
+constexpr size_t kMostLabelWidth = 32;
+
+size_t n_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+// Ids, keys and levels are strangers' text: control characters must not reach the terminal. Cut to
+// the table's width.
+std::string shown(std::string_view text) {
+  std::string out;
+  size_t n = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    const bool begins = (c & 0xc0) != 0x80;
+    if (begins && ++n == kMostLabelWidth && n_characters(text) > kMostLabelWidth) {
+      return out + "~";
+    }
+    // C1 controls are two bytes that begin with c2.
+    const bool is_c1 =
+        c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (is_c1) ++i;
+    out += c < 0x20 || c == 0x7f || is_c1 ? '?' : text[i];
+  }
+  return out;
+}
+
+std::string option_label(const Question& question, size_t i) {
+  const Option& option = question.options[i];
+  if (question.type == QuestionType::kScore) {
+    return shown(fmt::format("{} {}", i, option.description));
+  }
+  return shown(option.key);
+}
+
+std::string bar(double probability) {
+  const size_t n = std::min(kBarWidth, static_cast<size_t>(probability * kBarWidth + 0.5));
+  return std::string(n, '#') + std::string(kBarWidth - n, '.');
+}
+
+std::string headline(const Question& question, const Answer& answer) {
+  std::string line = shown(question.id);
+  switch (question.type) {
+    case QuestionType::kNoul:
+      line += fmt::format(": {:.3f} true", answer.score);
+      break;
+    case QuestionType::kChoice:
+      line += fmt::format(": {} (confidence {:.3f})", option_label(question, answer.best),
+                          answer.confidence);
+      break;
+    case QuestionType::kScore:
+      line += fmt::format(": {:.2f} of {} (confidence {:.3f})", answer.score,
+                          question.options.size() - 1, answer.confidence);
+      break;
+  }
+  if (answer.outside_mass >= 0) line += fmt::format(", outside {:.3f}", answer.outside_mass);
+  return line;
+}
+
+void print_table(const DecisionRequest& request, const DecisionResult& result) {
+  for (size_t q = 0; q < request.questions.size(); ++q) {
+    const Question& question = request.questions[q];
+    const Answer& answer = result.answers[q];
+    size_t width = 0;
+    std::vector<std::string> labels;
+    for (size_t i = 0; i < question.options.size(); ++i) {
+      labels.push_back(option_label(question, i));
+      width = std::max(width, n_characters(labels.back()));
+    }
+    fmt::print("{}\n", headline(question, answer));
+    for (size_t i = 0; i < labels.size(); ++i) {
+      fmt::print("  {} {}{} {} {:6.2f} %\n", i == answer.best ? '>' : ' ', labels[i],
+                 std::string(width - n_characters(labels[i]), ' '), bar(answer.probabilities[i]),
+                 100 * answer.probabilities[i]);
+    }
+    fmt::print("\n");
+  }
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void print_times(const DecisionResult& result, const std::vector<DecisionTiming>& times) {
+  const auto middle = [&](double DecisionTiming::*field) {
+    std::vector<double> values;
+    for (const DecisionTiming& t : times) values.push_back(t.*field);
+    return median(std::move(values));
+  };
+  fmt::print(stderr,
+             "prefix {} tokens {:.1f} ms | {} questions, {} tokens {:.1f} ms | tokenizing {:.1f} "
+             "ms | total {:.1f} ms{}\n",
+             result.n_prefix_tokens, middle(&DecisionTiming::prefix_ms), result.answers.size(),
+             result.n_suffix_tokens, middle(&DecisionTiming::suffix_ms),
+             middle(&DecisionTiming::tokenize_ms), middle(&DecisionTiming::total_ms),
+             times.size() > 1 ? fmt::format(" (medians of {})", times.size()) : "");
+}
+
+bool same_bits(const Answer& a, const Answer& b) {
+  return a.label_logits_hash == b.label_logits_hash && a.probabilities == b.probabilities;
+}
+
+// Each question in a decision of its own: what it costs to ask them one by one, and whether the
+// answers are the same to the bit.
+Result<bool> compare_separate(Engine& engine, const DecisionRequest& request,
+                              const DecisionResult& together, int repeat) {
+  std::vector<double> totals;
+  size_t n_same = 0;
+  for (int round = 0; round < repeat; ++round) {
+    double total_ms = 0;
+    n_same = 0;
+    for (size_t i = 0; i < request.questions.size(); ++i) {
+      DecisionRequest one = request;
+      one.questions = {request.questions[i]};
+      OKIBI_ASSIGN_OR_RETURN(const DecisionResult alone, decide(engine, one));
+      total_ms += alone.timing.total_ms;
+      n_same += same_bits(alone.answers[0], together.answers[i]);
+    }
+    totals.push_back(total_ms);
+  }
+  fmt::print(stderr, "one by one: total {:.1f} ms; {} of {} answers have the same bits\n",
+             median(std::move(totals)), n_same, request.questions.size());
+  return n_same == request.questions.size();
+}
+
+Result<DecisionRequest> read_request(const Flags& flags) {
+  OKIBI_ASSIGN_OR_RETURN(const std::string json, read_text(flags.questions_path));
+  auto file = decision::parse_question_file(json);
+  if (!file.ok()) return file.status().with_context(flags.questions_path);
+  DecisionRequest request{.questions = std::move(file->questions),
+                          .want_outside_mass = flags.outside_mass};
+  if (!flags.has_state) {
+    if (!file->state) {
+      return invalid_argument(
+          "there is no state to ask about: give --state, or a member \"state\" "
+          "beside \"questions\" in " +
+          flags.questions_path);
+    }
+    request.state = *std::move(file->state);
+  } else if (flags.state.starts_with("@")) {
+    OKIBI_ASSIGN_OR_RETURN(request.state, read_text(flags.state.substr(1)));
+  } else {
+    request.state = flags.state;
+  }
+  return request;
+}
+
+Result<int> ask(const Flags& flags) {
+  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags));
+  OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
+  std::vector<DecisionTiming> times;
+  std::optional<DecisionResult> result;
+  bool agrees = true;
+  for (int i = 0; i < flags.repeat; ++i) {
+    OKIBI_ASSIGN_OR_RETURN(DecisionResult next, decide(*engine, request));
+    times.push_back(next.timing);
+    for (size_t q = 0; result && q < next.answers.size(); ++q) {
+      agrees = agrees && same_bits(next.answers[q], result->answers[q]);
+    }
+    if (!result) result = std::move(next);
+  }
+  if (flags.json) {
+    const std::string model =
+        std::filesystem::path(flags.engine.options.model_path).stem().string();
+    fmt::print("{}\n", answers_json(request, *result, model));
+  } else {
+    print_table(request, *result);
+  }
+  std::fflush(stdout);
+  print_times(*result, times);
+  if (!agrees) return bad_data("repeated decisions gave different bits: this is a bug of okibi");
+  if (flags.separate) {
+    OKIBI_ASSIGN_OR_RETURN(agrees, compare_separate(*engine, request, *result, flags.repeat));
+    if (!agrees) return bad_data("questions asked alone gave other bits: this is a bug of okibi");
+  }
+  OKIBI_RETURN_IF_ERROR(flags.engine.write_profile(*engine));
+  return 0;
+}
+
+}  // namespace
+
+void add_ask(CLI::App& app, int* exit_code) {
+  auto flags = std::make_shared<Flags>();
+  flags->engine.options.n_sessions = 1;
+  CLI::App* command = app.add_subcommand("ask", "answer typed questions about a text");
+  flags->engine.add(command);
+  CLI::Option* state =
+      command->add_option("--state", flags->state, "what the questions are about; @FILE reads it")
+          ->type_name("TEXT|@FILE");
+  command
+      ->add_option("--questions", flags->questions_path,
+                   "the questions, as System One has them: {\"id\": {\"type\": ...}}, or a whole "
+                   "body")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--json", flags->json, "print the API's response body");
+  command->add_flag("--outside-mass", flags->outside_mass,
+                    "also tell how much probability lies outside the letters");
+  command->add_flag("--separate", flags->separate,
+                    "also ask each question alone; compare times and bits");
+  command->add_option("--repeat", flags->repeat, "ask this often and report median times")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->callback([flags, exit_code, state] {
+    flags->has_state = state->count() > 0;
+    const Result<int> code = ask(*flags);
+    *exit_code = code.ok() ? *code : report(code.status());
+  });
+}
+
+}  // namespace okibi::apps

@@ -1,0 +1,20 @@
+# Writes OUT with the commit the tree is at, touching the file only when that has changed.
+execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE commit
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+execute_process(COMMAND git -C ${SOURCE} status --porcelain --untracked-files=no
+                OUTPUT_VARIABLE changes ERROR_QUIET)
+if(NOT commit)
+  set(commit "unknown")
+endif()
+if(changes)
+  set(dirty true)
+else()
+  set(dirty false)
+endif()
+set(text "#pragma once\nnamespace okibi {\ninline constexpr char kBuildCommit[] = \"${commit}\";\ninline constexpr bool kBuildDirty = ${dirty};\ninline constexpr char kBuildCompiler[] = \"${COMPILER}\";\n}  // namespace okibi\n")
+if(EXISTS ${OUT})
+  file(READ ${OUT} old)
+endif()
+if(NOT "${old}" STREQUAL "${text}")
+  file(WRITE ${OUT} "${text}")
+endif()
