@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Black-box test of the commands run, logits and perplexity on the tiny lfm2 model.
+
+  cli_test.py PROGRAM GOLDEN_DIR
+
+Only the standard library is used: the .npy files are read by hand.
+"""
+
+import array
+import json
+import math
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+GOLDEN = pathlib.Path()
+TIMEOUT = 300
+
+
+def model():
+    return str(GOLDEN / "lfm2vl-tiny/lfm2vl-tiny-f32.gguf")
+
+
+def okibi(*args, stdin=""):
+    return subprocess.run([PROGRAM, *args], input=stdin, capture_output=True, text=True,
+                          timeout=TIMEOUT)
+
+
+def read_npy(path):
+    data = pathlib.Path(path).read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    (n_header,) = struct.unpack("<H", data[8:10])
+    header = data[10:10 + n_header].decode()
+    assert "'<f4'" in header and "False" in header, header
+    rows, cols = map(int, re.search(r"\((\d+), (\d+)\)", header).groups())
+    values = array.array("f", data[10 + n_header:])
+    assert len(values) == rows * cols
+    return rows, cols, values
+
+
+def golden_logits(index):
+    """The reference's logits of text case `index`, and its tokens."""
+    folder = GOLDEN / "lfm2vl-tiny"
+    data = (folder / "golden.safetensors").read_bytes()
+    (n_header,) = struct.unpack("<Q", data[:8])
+    begin, end = json.loads(data[8:8 + n_header])[f"text{index}.logits"]["data_offsets"]
+    values = array.array("f", data[8 + n_header + begin:8 + n_header + end])
+    tokens = json.loads((folder / "golden.json").read_text())["text"]["cases"][index]["tokens"]
+    return tokens, values
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return str(pathlib.Path(self.folder.name) / name)
+
+    def write(self, name, text):
+        pathlib.Path(self.path(name)).write_text(text, encoding="utf-8")
+        return self.path(name)
+
+    def succeed(self, *args, stdin=""):
+        done = okibi(*args, stdin=stdin)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def fail_with(self, phrase, *args, stdin=""):
+        done = okibi(*args, stdin=stdin)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("okibi: "), done.stderr)
+        self.assertIn(phrase, done.stderr)
+
+    # logits
+
+    def test_logits_are_those_of_the_reference(self):
+        tokens, golden = golden_logits(2)
+        ids = self.write("ids", " ".join(map(str, tokens)) + "\n")
+        out = self.path("out.npy")
+        self.succeed("logits", "-m", model(), "--tokens", ids, "--kv", "f32", "--out", out)
+        rows, cols, values = read_npy(out)
+        self.assertEqual((rows, cols), (len(tokens), 900))
+        self.assertLess(max(abs(a - b) for a, b in zip(values, golden)), 2e-3)
+
+    def test_chunks_and_threads_change_no_bit(self):
+        tokens, _ = golden_logits(3)
+        ids = self.write("ids", "\n".join(map(str, tokens)))
+        seen = set()
+        for chunk, threads in ((0, 1), (1, 2), (7, 1), (64, 2)):
+            out = self.path("out.npy")
+            done = self.succeed("logits", "-m", model(), "--tokens", ids, "--chunk", str(chunk),
+                                "--threads", str(threads), "--out", out)
+            seen.add((pathlib.Path(out).read_bytes(), done.stderr.rsplit("|", 1)[1]))
+        self.assertEqual(len(seen), 1)
+
+    def test_bad_token_files_are_refused_by_entry_and_leave_no_file(self):
+        out = self.path("out.npy")
+        for text, phrase in (("1 2 x3", 'entry 2 is "x3"'), ("1 900", 'entry 1 is "900"'),
+                             ("-1", 'entry 0 is "-1"'), (" \n", "no token ids"),
+                             ("99999999999999999999", "entry 0")):
+            self.fail_with(phrase, "logits", "-m", model(), "--tokens", self.write("ids", text),
+                           "--out", out)
+            self.assertFalse(pathlib.Path(out).exists())
+        self.fail_with("/nonexistent", "logits", "-m", model(), "-p", "hello", "--out",
+                       "/nonexistent/out.npy")
+
+    # run
+
+    def test_run_writes_the_reply_to_stdout_and_timings_to_stderr(self):
+        args = ("run", "-m", model(), "-p", "What stays?", "--max-tokens", "12")
+        first, second = self.succeed(*args), self.succeed(*args, "--threads", "1")
+        self.assertEqual(first.stdout, second.stdout)
+        self.assertTrue(first.stdout.endswith("\n"))
+        self.assertRegex(first.stderr, r"prompt \d+ tokens.*generated \d+ tokens.*logits [0-9a-f]{16}")
+        hashes = {re.search("logits ([0-9a-f]{16})", d.stderr)[1] for d in (first, second)}
+        self.assertEqual(len(hashes), 1)
+
+    def test_a_seed_decides_what_is_sampled(self):
+        def sample(seed):
+            return self.succeed("run", "-m", model(), "-p", "a", "--raw", "--temp", "1.5",
+                                "--seed", str(seed), "--max-tokens", "30").stdout
+        self.assertEqual(sample(1), sample(1))
+        self.assertGreater(len({sample(seed) for seed in range(1, 5)}), 1)
+
+    def test_a_prompt_may_come_from_a_file_or_standard_input(self):
+        text = "What stays? \u6b8b\u308b"
+        tail = ("--max-tokens", "8")
+        given = self.succeed("run", "-m", model(), "-p", text, *tail).stdout
+        self.assertEqual(
+            given, self.succeed("run", "-m", model(), "-f", self.write("p", text), *tail).stdout)
+        self.assertEqual(given, self.succeed("run", "-m", model(), "-f", "-", *tail, stdin=text).stdout)
+        system = self.succeed("run", "-m", model(), "-p", text, "--system", "Be brief.", *tail)
+        n_tokens = [int(re.search(r"prompt (\d+)", d)[1]) for d in (
+            system.stderr, self.succeed("run", "-m", model(), "-p", text, *tail).stderr)]
+        self.assertGreater(n_tokens[0], n_tokens[1])
+
+    def test_a_stop_string_ends_the_reply_before_it(self):
+        args = ("run", "-m", model(), "-p", "What stays?", "--max-tokens", "40")
+        whole = self.succeed(*args).stdout.rstrip("\n")
+        self.assertGreater(len(whole), 8)
+        stop = whole[4:7]
+        done = self.succeed(*args, "--stop", "never there", "--stop", stop)
+        self.assertEqual(done.stdout.rstrip("\n"), whole[:whole.index(stop)].rstrip("\n"))
+        self.assertIn("stop string", done.stderr)
+
+    def test_chat_answers_every_line_and_keeps_what_it_has_read(self):
+        done = self.succeed("run", "-m", model(), "chat", "--max-tokens", "6",
+                            stdin="What stays?\n\nAnd then?\n")
+        timings = re.findall(r"prompt (\d+) tokens(?: \((\d+) kept)?", done.stderr)
+        self.assertEqual(len(timings), 2, done.stderr)
+        self.assertEqual(timings[0][1], "")
+        self.assertGreaterEqual(int(timings[1][1]), int(timings[0][0]))
+        alone = self.succeed("run", "-m", model(), "-p", "What stays?", "--max-tokens", "6")
+        self.assertTrue(done.stdout.startswith(alone.stdout))
+
+    def test_ctrl_c_stops_cleanly_and_says_what_was_done(self):
+        process = subprocess.Popen(
+            [PROGRAM, "run", "-m", model(), "-p", "a", "--raw", "--max-tokens", "1000000",
+             "--temp", "2"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            self.assertTrue(process.stdout.read(1))  # it is generating
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertRegex(errors.decode(), r"generated \d+ tokens.*stopped")
+
+    def test_a_profile_is_a_chrome_trace(self):
+        trace = self.path("trace.json")
+        self.succeed("run", "-m", model(), "-p", "a", "--max-tokens", "3", "--profile", trace)
+        events = json.loads(pathlib.Path(trace).read_text())
+        self.assertTrue(events["traceEvents"] if isinstance(events, dict) else events)
+
+    def test_what_cannot_be_run_is_refused_in_words(self):
+        self.fail_with("/nonexistent.gguf", "run", "-m", "/nonexistent.gguf", "-p", "a")
+        self.fail_with("temperature", "run", "-m", model(), "-p", "a", "--temp", "-1")
+        self.fail_with("nonsense", "run", "-m", model(), "-p", "a", "--chat-layout", "nonsense")
+        self.fail_with("/nonexistent.txt", "run", "-m", model(), "-f", "/nonexistent.txt")
+        both = okibi("run", "-m", model(), "-p", "a", "chat")
+        self.assertNotIn(both.returncode, (0, -11, -6))
+
+    # perplexity
+
+    def test_perplexity_is_the_mean_over_second_halves_of_windows(self):
+        tokens, golden = golden_logits(3)
+        text = self.write("text", "The same words, read again. " * 30)
+        done = self.succeed("perplexity", "-m", model(), "-f", text, "--ctx", "32")
+        found = re.search(r"perplexity ([0-9.]+) \+- .*log-likelihood ([0-9.]+) over (\d+)",
+                          done.stdout)
+        self.assertAlmostEqual(math.log(float(found[1])), float(found[2]), places=3)
+        n_windows = int(re.search(r"(\d+) windows of 32", done.stderr)[1])
+        self.assertEqual(int(found[3]), n_windows * 15)
+
+        # The same number from the logits of one window that is the whole text.
+        short = "The same words, read again."
+        out = self.path("out.npy")
+        self.succeed("logits", "-m", model(), "-p", short, "--out", out)
+        rows, cols, values = read_npy(out)
+        done = self.succeed("perplexity", "-m", model(), "-f", self.write("short", short))
+        self.assertIn(f"over {rows - 1} tokens", done.stdout)
+
+    def test_a_model_differs_from_itself_by_nothing(self):
+        text = self.write("text", "One question keeps its own state. " * 20)
+        done = self.succeed("perplexity", "-m", model(), "-f", text, "--ctx", "48", "--against",
+                            model())
+        self.assertIn("mean 0.000000, maximum 0.000000", done.stdout)
+        self.assertIn("100.00 %", done.stdout)
+        q8 = self.succeed("perplexity", "-m", model(), "-f", text, "--ctx", "48", "--kv", "f32")
+        self.assertIn("perplexity", q8.stdout)
+
+    def test_a_text_that_is_too_short_is_refused(self):
+        self.fail_with("at least 2", "perplexity", "-m", model(), "-f", self.write("empty", ""))
+
+
+if __name__ == "__main__":
+    PROGRAM, GOLDEN = sys.argv[1], pathlib.Path(sys.argv[2])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
