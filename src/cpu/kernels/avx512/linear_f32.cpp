@@ -18,7 +18,7 @@ constexpr int kFloatPanelRows = 16;
 constexpr int kTileRows = 12;
 
 struct F32 {
-  static constexpr int kType = weight::kF32, kBytes = 4;
+  static constexpr int kBytes = 4;
   static __m512 load16(const uint8_t* p) {
     return _mm512_loadu_ps(reinterpret_cast<const float*>(p));
   }
@@ -27,11 +27,11 @@ inline __m256i load256(const uint8_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
 struct F16 {
-  static constexpr int kType = weight::kF16, kBytes = 2;
+  static constexpr int kBytes = 2;
   static __m512 load16(const uint8_t* p) { return _mm512_cvtph_ps(load256(p)); }
 };
 struct BF16 {
-  static constexpr int kType = weight::kBF16, kBytes = 2;
+  static constexpr int kBytes = 2;
   static __m512 load16(const uint8_t* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load256(p)), 16));
   }
