@@ -157,7 +157,7 @@ Status SentencePieceModel::spell(uint32_t cp, std::vector<TokenId>* out) const {
     if (id == kNoToken) id = vocabulary_.unk();
     if (id == kNoToken) {
       return bad_data(fmt::format(
-          "the vocabulary has no token for the byte 0x{:02X}, and none for unknown text", c & 0xFF));
+          "the vocabulary has no token for the byte 0x{:02X}, and no unknown token", c & 0xFF));
     }
     out->push_back(id);
   }

@@ -110,7 +110,7 @@ Status Vocabulary::take_tokens(VocabularyData* data) {
     scores_.resize(n);
     for (size_t i = 0; i < n; ++i) {
       if (std::isnan(scores_[i])) {
-        return bad_data(fmt::format("tokenizer.ggml.scores: the score of token {} is no number", i));
+        return bad_data(fmt::format("tokenizer.ggml.scores: that of token {} is no number", i));
       }
       // Old files have no types; a spelled-out byte must still not be matched as text.
       if (data->types.empty() && named_byte(tokens_[i]) >= 0) types_[i] = TokenType::kByte;
@@ -219,7 +219,7 @@ void Vocabulary::index_tokens(const std::vector<bool>& is_pure) {
 TokenId Vocabulary::checked_id(int64_t id, const char* name) {
   if (id < 0) return kNoToken;
   if (id < n_tokens()) return static_cast<TokenId>(id);
-  warnings_.push_back(fmt::format("tokenizer.ggml.{}_token_id is {}, but there are {} tokens: ignored",
+  warnings_.push_back(fmt::format("tokenizer.ggml.{}_token_id is {}, of {} tokens: ignored",
                                   name, id, n_tokens()));
   return kNoToken;
 }
