@@ -29,7 +29,7 @@ int64_t padded_stride(int64_t n, int64_t element_bytes) {
 }
 
 struct Q8Strides {
-  int64_t q, d, sums;       // bytes, floats, and int32 or int16 values
+  int64_t q, d, sums;  // bytes, floats, and int32 or int16 values
   uint64_t bytes_per_row;
 };
 
@@ -109,8 +109,8 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
   p.kernels = k;
   p.type = source.type;
   p.name = source.name;
-  const auto file_row_bytes = static_cast<int64_t>(
-      row_bytes(source.type, static_cast<uint64_t>(source.n_in)));
+  const auto file_row_bytes =
+      static_cast<int64_t>(row_bytes(source.type, static_cast<uint64_t>(source.n_in)));
   uint8_t* panels = p.memory.data();
   pool_.parallel_for(p.n_panels, ceil_div(1 << 20, panel_bytes), [&](int64_t b, int64_t e, int) {
     for (int64_t i = b; i < e; ++i) {
@@ -164,8 +164,9 @@ Status CpuBackend::grow(MappedBuffer& buffer, uint64_t n_bytes, bool huge) {
 
 Status CpuBackend::reserve_scratch() {
   const auto n = static_cast<uint64_t>(max_rows_);
-  OKIBI_RETURN_IF_ERROR(grow(
-      q8b32_, n * q8_strides(ActivationFormat::kQ8B32, max_n_in_).bytes_per_row + kReadPast, false));
+  OKIBI_RETURN_IF_ERROR(
+      grow(q8b32_, n * q8_strides(ActivationFormat::kQ8B32, max_n_in_).bytes_per_row + kReadPast,
+           false));
   OKIBI_RETURN_IF_ERROR(
       grow(q8b256_, n * q8_strides(ActivationFormat::kQ8B256, max_n_in_).bytes_per_row + kReadPast,
            false));

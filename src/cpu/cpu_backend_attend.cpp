@@ -175,9 +175,8 @@ bool CpuBackend::plan_split(AttendCall& call) {
 }
 
 // The records of the unit's queries from first_query on for one partition.
-void CpuBackend::attend_partition(const AttendCall& call, const AttendUnit& unit,
-                                  int32_t partition, int32_t first_query, float* records,
-                                  int thread) {
+void CpuBackend::attend_partition(const AttendCall& call, const AttendUnit& unit, int32_t partition,
+                                  int32_t first_query, float* records, int thread) {
   const ops::SequenceSpan& s = *unit.sequence;
   const ops::KvLayerLayout& layout = kv_layout_.layers[static_cast<size_t>(call.kv_layer)];
   const int64_t page_tokens = kv_config_.page_tokens;

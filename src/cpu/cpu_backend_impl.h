@@ -62,8 +62,7 @@ class CpuBackend final : public ops::Backend {
   void rope(ops::Rows inout, ops::Rope rope) override;
   void kv_append(int32_t kv_layer, ops::Rows k, ops::Rows v) override;
   void attend(int32_t kv_layer, ops::Rows q, int32_t n_heads, float scale, ops::Rows out) override;
-  void short_conv(uint64_t state_offset, ops::Rows bcx, ops::Vector kernel,
-                  ops::Rows out) override;
+  void short_conv(uint64_t state_offset, ops::Rows bcx, ops::Vector kernel, ops::Rows out) override;
   void silu_mul(ops::Rows gate, ops::Rows up, ops::Rows out) override;
   void gather_outputs(ops::Rows in, ops::Rows out) override;
   void logits(ops::Rows in, ops::Weight weight, ops::Rows out) override;
@@ -103,11 +102,11 @@ class CpuBackend final : public ops::Backend {
   // Query tokens of one sequence that one K/V head serves together.
   struct AttendUnit {
     const ops::SequenceSpan* sequence;
-    uint32_t first;      // query, from the sequence's first row of the step
+    uint32_t first;  // query, from the sequence's first row of the step
     int32_t n_queries;
     int32_t kv_head;
     int32_t n_partitions;
-    int64_t first_job;     // when split over partitions: jobs and records before this unit's
+    int64_t first_job;  // when split over partitions: jobs and records before this unit's
     int64_t first_record;
   };
   // One panel of the output matrix that one output wants, and its labels in label_order_.

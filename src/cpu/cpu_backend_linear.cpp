@@ -48,8 +48,7 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
     n_row_ranges = std::clamp<int64_t>(n_rows / kMinRowsPerRange, 1, ceil_div(n_ranges, n_panels));
   }
   const int64_t rows_per_range = ceil_div(n_rows, n_row_ranges);
-  const int64_t grain =
-      n_row_ranges > 1 ? 1 : std::max<int64_t>(1, ceil_div(n_panels, n_ranges));
+  const int64_t grain = n_row_ranges > 1 ? 1 : std::max<int64_t>(1, ceil_div(n_panels, n_ranges));
   pool_.parallel_for(n_panels * n_row_ranges, grain, [&](int64_t begin, int64_t end, int thread) {
     int64_t first = 0;  // in units of (panel, row range), row ranges outermost inside a matrix
     for (const Product& p : products) {

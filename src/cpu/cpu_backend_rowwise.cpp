@@ -1,5 +1,5 @@
-// Operations on rows one by one (norms, rope, gated SiLU, gathering) and the recurrent ones with the
-// state slots they advance.
+// Operations on rows one by one (norms, rope, gated SiLU, gathering) and the recurrent ones with
+// the state slots they advance.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,8 +64,7 @@ ops::Rope CpuBackend::add_rope(const ops::RopeConfig& config) {
   const int32_t half = config.n_rot / 2;
   CHECK(config.n_rot > 0 && config.n_rot % 2 == 0 && config.n_rot <= config.head_dim,
         "rope of %d values in heads of %d", config.n_rot, config.head_dim);
-  CHECK(config.freq_divisors.empty() ||
-            config.freq_divisors.size() == static_cast<size_t>(half),
+  CHECK(config.freq_divisors.empty() || config.freq_divisors.size() == static_cast<size_t>(half),
         "%zu divisors for %d pairs", config.freq_divisors.size(), half);
   RopeTable table;
   table.config = config;

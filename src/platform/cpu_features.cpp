@@ -17,13 +17,17 @@ namespace {
 
 constexpr std::string_view kNames[] = {"reference", "avx2", "avx512", "amx"};
 
-constexpr bool has_all(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
-constexpr uint32_t bit(int i) { return 1u << i; }
+constexpr bool has_all(uint64_t value, uint64_t bits) {
+  return (value & bits) == bits;
+}
+constexpr uint32_t bit(int i) {
+  return 1u << i;
+}
 
 // XCR0: which registers the system saves for a thread.
-constexpr uint64_t kXmmYmm = 0x6;           // XMM, YMM
-constexpr uint64_t kZmm = 0xe0;             // mask registers, ZMM 0-15, ZMM 16-31
-constexpr uint64_t kTiles = (3ull << 17);   // tile configuration and data
+constexpr uint64_t kXmmYmm = 0x6;          // XMM, YMM
+constexpr uint64_t kZmm = 0xe0;            // mask registers, ZMM 0-15, ZMM 16-31
+constexpr uint64_t kTiles = (3ull << 17);  // tile configuration and data
 
 bool allows_avx2(const CpuidRecord& r) {
   constexpr uint32_t kFma = bit(12), kOsxsave = bit(27), kAvx = bit(28), kF16c = bit(29);
@@ -98,7 +102,9 @@ CpuidRecord read_host() {
 
 }  // namespace
 
-std::string_view cpu_level_name(CpuLevel level) { return kNames[static_cast<int>(level)]; }
+std::string_view cpu_level_name(CpuLevel level) {
+  return kNames[static_cast<int>(level)];
+}
 
 std::optional<CpuLevel> cpu_level_from_name(std::string_view name) {
   for (size_t i = 0; i < std::size(kNames); ++i) {

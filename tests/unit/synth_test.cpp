@@ -1,13 +1,15 @@
 // The synthetic shapes: their totals are those of the published models, their random rows have the
 // wanted spread, and what is written reads back.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
-#include <cstring>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "gguf/reader.h"
 #include "model/synth/families.h"
 #include "model/synth/plan.h"
 #include "model/synth/random_rows.h"
@@ -210,6 +212,74 @@ TEST(SynthRows, DependOnSeedTensorAndRowOnly) {
   EXPECT_NE(row_of(1, "a", 7), row_of(1, "a", 8));
   EXPECT_NE(row_of(1, "a", 7), row_of(1, "b", 7));
   EXPECT_NE(row_of(1, "a", 7), row_of(2, "a", 7));
+}
+
+// A file that is removed when the test ends.
+struct TemporaryPath {
+  std::string path = testing::TempDir() + "okibi_synth_" + std::to_string(getpid()) + ".gguf";
+  ~TemporaryPath() { std::filesystem::remove(path); }
+};
+
+// One layer, 640 tokens: small enough to write in a test, with every kind of storage.
+SynthPlan small_plan() {
+  synth::FlashNextShape shape = {.base = {.n_layers = 4,
+                                          .d_model = 256,
+                                          .n_heads = 2,
+                                          .n_kv_heads = 1,
+                                          .n_ctx = 4096,
+                                          .n_vocab = 640,
+                                          .delta_key_heads = 1,
+                                          .delta_value_heads = 3},
+                                 .n_experts = 2,
+                                 .n_experts_used = 1,
+                                 .low_rank = 32,
+                                 .ngram_vocab_base = 10,
+                                 .tiny_vocabulary = true};
+  return synth::plan_flash_next(shape);
+}
+
+TEST(SynthFiles, ReadBackWithEveryKeyTensorAndFiniteValue) {
+  const TemporaryPath file;
+  const SynthPlan plan = small_plan();
+  const auto summary = write_synth(plan, file.path, {.type = DType::kQ4_K, .seed = 3});
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  EXPECT_EQ(summary->n_parameters, plan.n_parameters());
+
+  const auto read = gguf::File::open(file.path);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_TRUE(read->warnings().empty());
+  ASSERT_EQ(read->tensors().size(), plan.tensors.size());
+  for (const auto& [key, value] : plan.keys) EXPECT_TRUE(read->has(key)) << key;
+  EXPECT_EQ(read->get_u32("qwen4exp.block_count").value(), 4u);
+  EXPECT_EQ(read->get_bools("qwen4exp.attention.recurrent_layers").value(),
+            (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(read->get_u32("general.file_type").value(), 14u);
+
+  std::vector<float> values;
+  for (const SynthTensor& tensor : plan.tensors) {
+    const gguf::TensorInfo* info = read->find_tensor(tensor.name);
+    ASSERT_NE(info, nullptr) << tensor.name;
+    EXPECT_EQ(info->ne, tensor.ne) << tensor.name;
+    EXPECT_EQ(info->type, synth_tensor_type(tensor, DType::kQ4_K)) << tensor.name;
+    values.resize(info->n_elements());
+    // Rows follow each other without gaps, so a tensor can be read as one.
+    dequantize_row(info->type, read->data(*info).data(), static_cast<int64_t>(values.size()),
+                   values.data());
+    for (const float v : values) ASSERT_TRUE(std::isfinite(v)) << tensor.name;
+    for (const float v : values) ASSERT_LT(std::fabs(v), 3.0f) << tensor.name;
+  }
+}
+
+TEST(SynthFiles, WithoutDataHaveTheSameDirectoryAndReadAsZero) {
+  const TemporaryPath file;
+  const SynthPlan plan = small_plan();
+  ASSERT_TRUE(write_synth(plan, file.path, {.type = DType::kQ8_0, .with_data = false}).ok());
+  const auto read = gguf::File::open(file.path);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->tensors().size(), plan.tensors.size());
+  for (const gguf::TensorInfo& info : read->tensors()) {
+    for (const uint8_t byte : read->data(info)) ASSERT_EQ(byte, 0) << info.name;
+  }
 }
 
 TEST(SynthRows, RefuseATypeThatCannotBeMadeInWords) {

@@ -8,7 +8,7 @@
 namespace okibi::cpu::reference {
 namespace {
 
-constexpr int kBlock = 32;       // q8_0: a float16 scale, then 32 bytes
+constexpr int kBlock = 32;  // q8_0: a float16 scale, then 32 bytes
 constexpr int kBlockBytes = 34;
 
 void store_f32(const float* x, int64_t n, uint8_t* dst) {
