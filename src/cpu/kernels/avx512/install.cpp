@@ -2,6 +2,7 @@
 #include "cpu/kernel_table.h"
 #include "cpu/kernels/avx512/linear_f32.h"
 #include "cpu/kernels/avx512/nonlinear.h"
+#include "cpu/kernels/avx512/linear.h"
 #include "cpu/kernels/avx512/roofs.h"
 
 namespace okibi::cpu::avx512 {
@@ -15,6 +16,7 @@ void install(KernelTable& table) {
   install_short_conv(table);
   install_kv_store(table);
   install_attend(table);
+  install_linear(table);
 }
 
 }  // namespace okibi::cpu::avx512
