@@ -247,14 +247,15 @@ void print_json(const gguf::File& file) {
 }
 
 Status check_contents(const gguf::File& file) {
-  uint64_t total = 0, done = 0;
-  for (const auto& info : file.tensors()) total += info.n_bytes;
-  Progress progress("checking", total, true);
+  constexpr double kMiB = 1 << 20;
+  double total = 0, done = 0;
+  for (const auto& info : file.tensors()) total += static_cast<double>(info.n_bytes) / kMiB;
+  Progress progress("checking", "MiB");
   for (const auto& info : file.tensors()) {
-    progress.update(done, info.name);
+    progress.update(done, total, info.name);
     OKIBI_RETURN_IF_ERROR(gguf::check_tensor_data(file, info).with_context(file.path()));
     file.release(info);
-    done += info.n_bytes;
+    done += static_cast<double>(info.n_bytes) / kMiB;
   }
   return ok_status();
 }

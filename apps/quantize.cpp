@@ -196,18 +196,18 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
   declare(file, plan, wanted, &writer);
   attempt.status = writer.begin(flags.out);
   if (!attempt.status.ok()) return attempt;
-  uint64_t total = 0, done = 0;
-  for (const TensorPlan& tensor : plan) total += tensor.source->n_bytes;
-  Progress progress("quantizing", total, true);
+  constexpr double kMiB = 1 << 20;
+  double total = 0, done = 0;
+  for (const TensorPlan& tensor : plan) total += static_cast<double>(tensor.source->n_bytes) / kMiB;
+  Progress progress("quantizing", "MiB");
   for (const TensorPlan& tensor : plan) {
     uint64_t tensor_done = 0;
     const uint64_t tensor_bytes = row_bytes(tensor.target, tensor.source->n_elements());
     const TensorResult result =
         quantizer->run(file, tensor, [&](std::span<const uint8_t> bytes) -> Status {
           const double share = static_cast<double>(tensor_done) / static_cast<double>(tensor_bytes);
-          progress.update(
-              done + static_cast<uint64_t>(share * static_cast<double>(tensor.source->n_bytes)),
-              tensor.source->name);
+          progress.update(done + share * static_cast<double>(tensor.source->n_bytes) / kMiB, total,
+                          tensor.source->name);
           tensor_done += bytes.size();
           return writer.write(bytes);
         });
@@ -217,14 +217,14 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
       return attempt;
     }
     file.release(*tensor.source);
-    done += tensor.source->n_bytes;
+    done += static_cast<double>(tensor.source->n_bytes) / kMiB;
     attempt.worst_error = std::max(attempt.worst_error, result.relative_rms);
     if (!flags.quiet) {
       progress.clear();
       print_tensor(tensor, result.relative_rms);
     }
   }
-  progress.update(total, "");
+  progress.finish();
   attempt.status = writer.finish();
   return attempt;
 }
