@@ -120,7 +120,7 @@ Status run(BenchFlags& flags) {
 
 void add_bench(CLI::App& app, int* exit_code) {
   CLI::App* command =
-      app.add_subcommand("bench", "measure prefill and decode; with --b, A-B-B-A against another set");
+      app.add_subcommand("bench", "measure prefill and decode; with --b, A-B-B-A");
   auto flags = std::make_shared<BenchFlags>();
   flags->engine.add(command);
   command->add_option("--depth", flags->depths, "tokens of context before, e.g. 0,4k,16k");

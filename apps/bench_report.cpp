@@ -23,7 +23,8 @@ size_t set_index(const BenchPlan& plan, const BenchRow& row) {
 }
 
 // One panel of the plot: tokens/s of one test against depth.
-std::string svg_panel(const BenchPlan& plan, const BenchResult& result, BenchTest test, double top) {
+std::string svg_panel(const BenchPlan& plan, const BenchResult& result, BenchTest test,
+                      double top) {
   constexpr double kLeft = 70, kWidth = 540, kHeight = 170;
   static constexpr const char* kColors[] = {"#c2410c", "#1d4ed8"};
   double most = 0, deepest = 1;

@@ -16,6 +16,7 @@ void add_inspect(CLI::App& app, int* exit_code);
 void add_logits(CLI::App& app, int* exit_code);
 void add_perplexity(CLI::App& app, int* exit_code);
 void add_run(CLI::App& app, int* exit_code);
+void add_quantize(CLI::App& app, int* exit_code);
 void add_synth(CLI::App& app, int* exit_code);
 
 // Prints "okibi: <message>" to standard error and returns the exit code for it (1).

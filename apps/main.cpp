@@ -1,16 +1,5 @@
 // Entry point: finds the command, parses its flags, returns its exit code.
-#include <cstdio>
-
 #include "apps/commands.h"
-
-namespace okibi::apps {
-
-int report(const Status& status) {
-  std::fprintf(stderr, "okibi: %s\n", status.message().c_str());
-  return 1;
-}
-
-}  // namespace okibi::apps
 
 int main(int argc, char** argv) {
   CLI::App app{
@@ -23,6 +12,8 @@ int main(int argc, char** argv) {
   okibi::apps::add_logits(app, &exit_code);
   okibi::apps::add_perplexity(app, &exit_code);
   okibi::apps::add_ask(app, &exit_code);
+  okibi::apps::add_inspect(app, &exit_code);
+  okibi::apps::add_quantize(app, &exit_code);
   okibi::apps::add_synth(app, &exit_code);
   okibi::apps::add_bench(app, &exit_code);
   CLI11_PARSE(app, argc, argv);

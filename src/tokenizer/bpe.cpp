@@ -61,9 +61,8 @@ void BytePairModel::read_merges(Vocabulary* vocabulary, const std::vector<std::s
     merges_.insert(left, right, {static_cast<uint32_t>(rank), result});
   }
   if (n_skipped > 0) {
-    vocabulary->warnings().push_back(
-        fmt::format("{} of {} merges do not join two tokens into a third: skipped", n_skipped,
-                    merges.size()));
+    vocabulary->warnings().push_back(fmt::format(
+        "{} of {} merges do not join two tokens into a third: skipped", n_skipped, merges.size()));
   }
 }
 

@@ -61,7 +61,10 @@ constexpr Row kRows[] = {
     {{"<|assistant|>", "[gMASK]<sop>"}, {}, "GLM-4"},
     {{"<|start|>", "<|channel|>"}, {}, "Harmony (gpt-oss)"},
     {{"<|start_of_role|>"}, {}, "Granite"},
-    {{"<\xEF\xBD\x9C" "Assistant\xEF\xBD\x9C>", "<\xEF\xBD\x9C" "User\xEF\xBD\x9C>"},
+    {{"<\xEF\xBD\x9C"
+      "Assistant\xEF\xBD\x9C>",
+      "<\xEF\xBD\x9C"
+      "User\xEF\xBD\x9C>"},
      {},
      "DeepSeek V3 or R1"},
     {{"<|START_OF_TURN_TOKEN|>"}, {}, "Command R"},
@@ -99,7 +102,9 @@ bool is_special(const Tokenizer& tokenizer, std::string_view text) {
 
 }  // namespace
 
-std::string_view chat_layout_name(ChatLayout layout) { return entry_of(layout).name; }
+std::string_view chat_layout_name(ChatLayout layout) {
+  return entry_of(layout).name;
+}
 
 Result<ChatLayout> chat_layout_from_name(std::string_view name) {
   for (const LayoutName& entry : kLayouts) {

@@ -13,9 +13,17 @@
 namespace okibi::tokenizer {
 
 enum class ChatLayout {
-  kChatMl, kQwen25, kQwen3, kQwen35, kQwen38, kLfm2, kLfm25, kSmolLm2, kLlama3,
+  kChatMl,
+  kQwen25,
+  kQwen3,
+  kQwen35,
+  kQwen38,
+  kLfm2,
+  kLfm25,
+  kSmolLm2,
+  kLlama3,
 };
-std::string_view chat_layout_name(ChatLayout layout);  // "chatml", "qwen3", "lfm2", ...
+std::string_view chat_layout_name(ChatLayout layout);             // "chatml", "qwen3", "lfm2", ...
 Result<ChatLayout> chat_layout_from_name(std::string_view name);  // the error lists the names
 
 // By the recognition table: first hit wins, and the marker tokens must exist as special tokens.

@@ -1,9 +1,9 @@
 // Writes chat prompts. What okibi writes itself is trusted and may hold control tokens; message
 // contents never are.
 #include <algorithm>
-#include <optional>
 
 #include "tokenizer/chat_layout.h"
+#include "tokenizer/unicode.h"
 
 namespace okibi::tokenizer {
 namespace {
@@ -11,23 +11,51 @@ namespace {
 constexpr std::string_view kThinkEnd = "</think>";
 constexpr std::string_view kEmptyThought = "<think>\n\n</think>\n\n";
 
-// What a template's trim removes.
-std::string_view trimmed(std::string_view text, std::string_view drop = " \t\n\r\f\v") {
-  const size_t first = text.find_first_not_of(drop);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(drop) - first + 1);
+bool is_template_space(uint32_t cp) {
+  return (CharTable::get()[cp] & kClsSpace) != 0 || (cp >= 0x1C && cp <= 0x1F);
 }
 
-std::string_view trimmed_left(std::string_view text, std::string_view drop) {
-  text.remove_prefix(std::min(text.find_first_not_of(drop), text.size()));
+// What a template's trim does: space characters of all kinds go, at both ends. Contents may be
+// anything; a byte that is no UTF-8 is no space.
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = next_utf8(text.data(), text.data() + text.size());
+    int n = 0;
+    if (step.kind != Utf8Step::kGood || !is_template_space(decode_valid(text.data(), &n))) break;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  while (!text.empty()) {
+    size_t last = text.size() - 1;
+    while (last > 0 && text.size() - last < 4 && (text[last] & 0xC0) == 0x80) --last;
+    const Utf8Step step = next_utf8(text.data() + last, text.data() + text.size());
+    int n = 0;
+    if (step.kind != Utf8Step::kGood || last + static_cast<size_t>(step.n_bytes) != text.size() ||
+        !is_template_space(decode_valid(text.data() + last, &n))) {
+      break;
+    }
+    text.remove_suffix(static_cast<size_t>(n));
+  }
   return text;
+}
+
+std::string_view without_leading_newlines(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
+  return text;
+}
+
+std::string_view without_newlines_around(std::string_view text) {
+  text = without_leading_newlines(text);
+  return text.substr(0, text.find_last_not_of('\n') + 1);
 }
 
 std::string_view role_name(Role role) {
   switch (role) {
-    case Role::kSystem: return "system";
-    case Role::kUser: return "user";
-    case Role::kAssistant: return "assistant";
+    case Role::kSystem:
+      return "system";
+    case Role::kUser:
+      return "user";
+    case Role::kAssistant:
+      return "assistant";
   }
   return "user";
 }
@@ -94,8 +122,8 @@ Reply split_thought(std::string_view content) {
   if (const size_t begin = thought.rfind(kThinkBegin); begin != std::string_view::npos) {
     thought.remove_prefix(begin + kThinkBegin.size());
   }
-  return {trimmed(thought, "\n"),
-          trimmed_left(content.substr(content.rfind(kThinkEnd) + kThinkEnd.size()), "\n")};
+  const std::string_view answer = content.substr(content.rfind(kThinkEnd) + kThinkEnd.size());
+  return {without_newlines_around(thought), without_leading_newlines(answer)};
 }
 
 void thought_and_answer(PromptWriter* out, std::string_view thought, std::string_view answer) {
@@ -130,7 +158,7 @@ void qwen3_turns(PromptWriter* out, Messages messages) {
     const Reply reply = split_thought(messages[i].content);
     const bool is_last = i + 1 == messages.size();
     if (i > query && (is_last || !reply.thought.empty())) {
-      thought_and_answer(out, reply.thought, trimmed_left(reply.answer, "\n"));
+      thought_and_answer(out, reply.thought, without_leading_newlines(reply.answer));
     } else {
       out->chatml_turn(Role::kAssistant, reply.answer);
     }
@@ -175,15 +203,19 @@ void begin_of_text(PromptWriter* out, const Tokenizer& tokenizer, std::string_vi
   }
 }
 
-void lfm25_turns(PromptWriter* out, Messages messages) {
-  size_t last_reply = messages.size();
+// Both generations leave out an empty system turn. The second one forgets old thoughts: those of
+// all replies but the last or, in some files, of all replies before the last question.
+void lfm_turns(PromptWriter* out, const Tokenizer& tokenizer, Messages messages, bool forget) {
+  begin_of_text(out, tokenizer, "<|startoftext|>");
+  const bool by_question = tokenizer.chat_template().find("last_user_index") != std::string::npos;
+  size_t keep_from = 0;
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i].role == Role::kAssistant) last_reply = i;
+    if (messages[i].role == (by_question ? Role::kUser : Role::kAssistant)) keep_from = i;
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     std::string_view content = messages[i].content;
     if (i == 0 && messages[i].role == Role::kSystem && content.empty()) continue;
-    if (messages[i].role == Role::kAssistant && i != last_reply) {
+    if (forget && messages[i].role == Role::kAssistant && i < keep_from) {
       const size_t end = content.rfind(kThinkEnd);
       if (end != std::string_view::npos) content = trimmed(content.substr(end + kThinkEnd.size()));
     }
@@ -200,8 +232,7 @@ void llama3_turns(PromptWriter* out, const Tokenizer& tokenizer, Messages messag
   begin_of_text(out, tokenizer, "<|begin_of_text|>");
   // From 3.1 on there is always a system turn, and it begins with two dates. The second one is the
   // template's own default: a date that moves would change every prompt every day.
-  const bool dated =
-      tokenizer.chat_template().find("Cutting Knowledge Date") != std::string::npos;
+  const bool dated = tokenizer.chat_template().find("Cutting Knowledge Date") != std::string::npos;
   if (dated) {
     open("system");
     out->trusted("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
@@ -224,8 +255,7 @@ void turns(PromptWriter* out, ChatLayout layout, const Tokenizer& tokenizer, Mes
       return plain_turns(out, messages);
     case ChatLayout::kQwen25:
       return with_default_system(
-          out, messages,
-          "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.");
+          out, messages, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.");
     case ChatLayout::kQwen3:
       return qwen3_turns(out, messages);
     case ChatLayout::kQwen35:
@@ -233,11 +263,9 @@ void turns(PromptWriter* out, ChatLayout layout, const Tokenizer& tokenizer, Mes
     case ChatLayout::kQwen38:
       return qwen38_turns(out, messages);
     case ChatLayout::kLfm2:
-      begin_of_text(out, tokenizer, "<|startoftext|>");
-      return plain_turns(out, messages);
+      return lfm_turns(out, tokenizer, messages, false);
     case ChatLayout::kLfm25:
-      begin_of_text(out, tokenizer, "<|startoftext|>");
-      return lfm25_turns(out, messages);
+      return lfm_turns(out, tokenizer, messages, true);
     case ChatLayout::kSmolLm2:
       return with_default_system(
           out, messages, "You are a helpful AI assistant named SmolLM, trained by Hugging Face");

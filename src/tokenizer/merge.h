@@ -67,8 +67,8 @@ class Merger {
   void enqueue(uint32_t position);
 
   const MergeTable& table_;
-  std::vector<Merge> pair_;      // pair_[i]: the merge of the symbol at i with the next one
-  std::vector<uint32_t> next_;   // run_long: neighbours by position; n = none
+  std::vector<Merge> pair_;     // pair_[i]: the merge of the symbol at i with the next one
+  std::vector<uint32_t> next_;  // run_long: neighbours by position; n = none
   std::vector<uint32_t> previous_;
   std::vector<uint64_t> queue_;  // rank << 32 | position, a min-heap
 };

@@ -107,8 +107,8 @@ Result<PreEntry> find_pre(std::string_view name) {
   }
   for (const Refusal& refusal : kRefused) {
     if (refusal.name == name) {
-      return unsupported(fmt::format(
-          "tokenizer.ggml.pre is \"{}\", which okibi does not do: {}", name, refusal.reason));
+      return unsupported(fmt::format("tokenizer.ggml.pre is \"{}\", which okibi does not do: {}",
+                                     name, refusal.reason));
     }
   }
   return unsupported(fmt::format(

@@ -350,7 +350,9 @@ const char* match_han_kana(const char* p, const Text& text) {
   }
 }
 
-bool is_ascii_letter(uint32_t cp) { return (cp | 32) >= 'a' && (cp | 32) <= 'z' && cp < 128; }
+bool is_ascii_letter(uint32_t cp) {
+  return (cp | 32) >= 'a' && (cp | 32) <= 'z' && cp < 128;
+}
 
 const char* match_dsv3_words(const char* p, const Text& text) {
   constexpr uint16_t kWord = kClsLetter | kClsMark;
@@ -497,30 +499,53 @@ constexpr Stage kStagesLaguna[] = {kLinesStage, kQwen2Stage};
 
 std::span<const Stage> stages_of(Pattern pattern) {
   switch (pattern) {
-    case Pattern::kGpt2: return kStagesGpt2;
-    case Pattern::kLlama3: return kStagesLlama3;
-    case Pattern::kQwen2: return kStagesQwen2;
-    case Pattern::kQwen2NoContractions: return kStagesQwen2NoContractions;
-    case Pattern::kQwen35: return kStagesQwen35;
-    case Pattern::kTekken: return kStagesTekken;
-    case Pattern::kGpt4o: return kStagesGpt4o;
-    case Pattern::kDigitGpt2: return kStagesDigitGpt2;
-    case Pattern::kFalcon: return kStagesFalcon;
-    case Pattern::kDefault: return kStagesDefault;
-    case Pattern::kDsCoder: return kStagesDsCoder;
-    case Pattern::kDsLlm: return kStagesDsLlm;
-    case Pattern::kDsV3: return kStagesDsV3;
-    case Pattern::kBloom: return kStagesBloom;
-    case Pattern::kViking: return kStagesViking;
+    case Pattern::kGpt2:
+      return kStagesGpt2;
+    case Pattern::kLlama3:
+      return kStagesLlama3;
+    case Pattern::kQwen2:
+      return kStagesQwen2;
+    case Pattern::kQwen2NoContractions:
+      return kStagesQwen2NoContractions;
+    case Pattern::kQwen35:
+      return kStagesQwen35;
+    case Pattern::kTekken:
+      return kStagesTekken;
+    case Pattern::kGpt4o:
+      return kStagesGpt4o;
+    case Pattern::kDigitGpt2:
+      return kStagesDigitGpt2;
+    case Pattern::kFalcon:
+      return kStagesFalcon;
+    case Pattern::kDefault:
+      return kStagesDefault;
+    case Pattern::kDsCoder:
+      return kStagesDsCoder;
+    case Pattern::kDsLlm:
+      return kStagesDsLlm;
+    case Pattern::kDsV3:
+      return kStagesDsV3;
+    case Pattern::kBloom:
+      return kStagesBloom;
+    case Pattern::kViking:
+      return kStagesViking;
     // The same language: possessive quantifiers and [sdmt] change nothing here.
-    case Pattern::kBailing: return kStagesQwen2;
-    case Pattern::kSeed: return kStagesSeed;
-    case Pattern::kMiniCpm5: return kStagesMiniCpm5;
-    case Pattern::kTinyAya: return kStagesTinyAya;
-    case Pattern::kExaMoe: return kStagesExaMoe;
-    case Pattern::kLines: return kStagesLines;
-    case Pattern::kLaguna: return kStagesLaguna;
-    case Pattern::kCount: break;
+    case Pattern::kBailing:
+      return kStagesQwen2;
+    case Pattern::kSeed:
+      return kStagesSeed;
+    case Pattern::kMiniCpm5:
+      return kStagesMiniCpm5;
+    case Pattern::kTinyAya:
+      return kStagesTinyAya;
+    case Pattern::kExaMoe:
+      return kStagesExaMoe;
+    case Pattern::kLines:
+      return kStagesLines;
+    case Pattern::kLaguna:
+      return kStagesLaguna;
+    case Pattern::kCount:
+      break;
   }
   return {};
 }

@@ -32,15 +32,16 @@ class SubstringHash {
   std::vector<uint64_t> power_ = {1};
 };
 
-bool is_continuation(char c) { return (c & 0xC0) == 0x80; }
+bool is_continuation(char c) {
+  return (c & 0xC0) == 0x80;
+}
 
 // Tokens by descending score, equal scores sharing a rank.
 std::vector<uint32_t> ranks_by_score(const Vocabulary& vocabulary) {
   std::vector<TokenId> order(static_cast<size_t>(vocabulary.n_tokens()));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<TokenId>(i);
-  std::sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
-    return vocabulary.score(a) > vocabulary.score(b);
-  });
+  std::sort(order.begin(), order.end(),
+            [&](TokenId a, TokenId b) { return vocabulary.score(a) > vocabulary.score(b); });
   std::vector<uint32_t> ranks(order.size());
   uint32_t rank = 0;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -157,7 +158,8 @@ Status SentencePieceModel::spell(uint32_t cp, std::vector<TokenId>* out) const {
     if (id == kNoToken) id = vocabulary_.unk();
     if (id == kNoToken) {
       return bad_data(fmt::format(
-          "the vocabulary has no token for the byte 0x{:02X}, and none for unknown text", c & 0xFF));
+          "the vocabulary has no token for the byte 0x{:02X}, and none for unknown text",
+          c & 0xFF));
     }
     out->push_back(id);
   }

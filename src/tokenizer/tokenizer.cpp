@@ -74,8 +74,8 @@ Status Tokenizer::State::encode(std::string_view text, const Trust& trust,
                                         text.size(), kMaxTextBytes));
   }
   if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos) {
-    return invalid_argument(fmt::format("the text is not UTF-8: byte {} (0x{:02X}) is wrong", bad,
-                                        text[bad] & 0xFF));
+    return invalid_argument(
+        fmt::format("the text is not UTF-8: byte {} (0x{:02X}) is wrong", bad, text[bad] & 0xFF));
   }
   std::optional<BytePairModel::Scratch> pairs;
   std::optional<SentencePieceModel::Scratch> words;
@@ -100,8 +100,7 @@ Status Tokenizer::State::encode(std::string_view text, const Trust& trust,
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(VocabularyData data,
-                                                           int normalize_nfc) {
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(VocabularyData data, int normalize_nfc) {
   auto state = std::make_unique<State>();
   bool assumed_default = false;
   if (data.model == "gpt2") {
@@ -136,15 +135,33 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(VocabularyData data,
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(state)));
 }
 
-int32_t Tokenizer::n_tokens() const { return state_->vocabulary.n_tokens(); }
-std::string_view Tokenizer::model() const { return state_->model; }
-std::string_view Tokenizer::pre() const { return state_->pre; }
-const std::string& Tokenizer::chat_template() const { return state_->chat_template; }
-TokenId Tokenizer::bos() const { return state_->vocabulary.bos(); }
-TokenId Tokenizer::eos() const { return state_->vocabulary.eos(); }
-TokenId Tokenizer::unk() const { return state_->vocabulary.unk(); }
-bool Tokenizer::add_bos() const { return state_->vocabulary.add_bos(); }
-bool Tokenizer::add_space_prefix() const { return state_->vocabulary.add_space_prefix(); }
+int32_t Tokenizer::n_tokens() const {
+  return state_->vocabulary.n_tokens();
+}
+std::string_view Tokenizer::model() const {
+  return state_->model;
+}
+std::string_view Tokenizer::pre() const {
+  return state_->pre;
+}
+const std::string& Tokenizer::chat_template() const {
+  return state_->chat_template;
+}
+TokenId Tokenizer::bos() const {
+  return state_->vocabulary.bos();
+}
+TokenId Tokenizer::eos() const {
+  return state_->vocabulary.eos();
+}
+TokenId Tokenizer::unk() const {
+  return state_->vocabulary.unk();
+}
+bool Tokenizer::add_bos() const {
+  return state_->vocabulary.add_bos();
+}
+bool Tokenizer::add_space_prefix() const {
+  return state_->vocabulary.add_space_prefix();
+}
 
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
                                                const EncodeOptions& options) const {
@@ -159,8 +176,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text,
   return ids;
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode_prompt(
-    std::string_view text, std::span<const TrustedRange> trusted) const {
+Result<std::vector<TokenId>> Tokenizer::encode_prompt(std::string_view text,
+                                                      std::span<const TrustedRange> trusted) const {
   const Vocabulary& vocabulary = state_->vocabulary;
   std::vector<TrustedRange> ranges(trusted.begin(), trusted.end());
   std::sort(ranges.begin(), ranges.end(),
@@ -168,9 +185,9 @@ Result<std::vector<TokenId>> Tokenizer::encode_prompt(
   for (size_t i = 0; i < ranges.size(); ++i) {
     const bool in_text = ranges[i].begin <= ranges[i].end && ranges[i].end <= text.size();
     if (!in_text || (i > 0 && ranges[i].begin < ranges[i - 1].end)) {
-      return invalid_argument(fmt::format(
-          "the trusted range {} to {} leaves the text of {} bytes or overlaps another",
-          ranges[i].begin, ranges[i].end, text.size()));
+      return invalid_argument(
+          fmt::format("the trusted range {} to {} leaves the text of {} bytes or overlaps another",
+                      ranges[i].begin, ranges[i].end, text.size()));
     }
   }
   std::vector<TokenId> ids;
@@ -224,7 +241,9 @@ bool Tokenizer::is_end_of_generation(TokenId id) const {
   return std::binary_search(set.begin(), set.end(), id);
 }
 
-bool Tokenizer::is_sampleable(TokenId id) const { return token_type(id) != TokenType::kUnused; }
+bool Tokenizer::is_sampleable(TokenId id) const {
+  return token_type(id) != TokenType::kUnused;
+}
 
 const std::vector<std::string>& Tokenizer::warnings() const {
   return state_->vocabulary.warnings();

@@ -18,26 +18,32 @@ using TokenId = int32_t;
 constexpr TokenId kNoToken = -1;
 
 enum class TokenType : int32_t {
-  kUndefined = 0, kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6,
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
 };
 
 // What the keys of a file say, unchecked (Tokenizer::create checks).
 struct VocabularyData {
-  std::string model;             // tokenizer.ggml.model: "gpt2" or "llama"
-  std::string pre;               // tokenizer.ggml.pre
+  std::string model;  // tokenizer.ggml.model: "gpt2" or "llama"
+  std::string pre;    // tokenizer.ggml.pre
   std::vector<std::string> tokens;
-  std::vector<float> scores;     // empty or >= n
-  std::vector<int32_t> types;    // empty or >= n
+  std::vector<float> scores;   // empty or >= n
+  std::vector<int32_t> types;  // empty or >= n
   std::vector<std::string> merges;
   int64_t bos = -1, eos = -1, eot = -1, eom = -1, unk = -1, pad = -1;
   int64_t fim_pad = -1, fim_rep = -1, fim_sep = -1;
   int add_bos = -1, add_eos = -1, add_space_prefix = -1;  // -1: the key is absent
-  std::string chat_template;     // empty: none
+  std::string chat_template;                              // empty: none
 };
 
 struct EncodeOptions {
-  bool add_special = true;       // BOS / EOS as the vocabulary wants them
-  bool parse_special = false;    // control tokens in the text are recognised everywhere
+  bool add_special = true;     // BOS / EOS as the vocabulary wants them
+  bool parse_special = false;  // control tokens in the text are recognised everywhere
 };
 
 // A byte range of a text that may hold control tokens; text outside every range is data, in which

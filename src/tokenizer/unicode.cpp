@@ -89,10 +89,9 @@ uint16_t class_of_category(int category) {
 // Full canonical decomposition of one code point; returns how many it became.
 int decompose(uint32_t cp, utf8proc_int32_t* out, int capacity) {
   int boundary = 0;
-  const auto options =
-      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE);
-  const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(cp), out, capacity,
-                                         options, &boundary);
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE);
+  const auto n =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(cp), out, capacity, options, &boundary);
   if (n < 1 || n > capacity) {  // cannot happen: no canonical decomposition is this long
     out[0] = static_cast<utf8proc_int32_t>(cp);
     return 1;
@@ -249,9 +248,8 @@ void normalize_window(std::string_view window, std::vector<utf8proc_int32_t>* sc
     const auto run = std::find_if(it, scratch->end(), [](auto cp) { return combining_class(cp); });
     it = std::find_if(run, scratch->end(), [](auto cp) { return combining_class(cp) == 0; });
     if (it - run > 1) {
-      std::stable_sort(run, it, [](auto a, auto b) {
-        return combining_class(a) < combining_class(b);
-      });
+      std::stable_sort(run, it,
+                       [](auto a, auto b) { return combining_class(a) < combining_class(b); });
     }
   }
   const size_t n = compose(scratch->data(), scratch->size());

@@ -17,19 +17,19 @@ constexpr std::string_view kSentencePieceSpaceUtf8 = "\xE2\x96\x81";
 
 // Bits of a class word. Split patterns are written in terms of these.
 enum CharClass : uint16_t {
-  kClsLetter = 1 << 0,     // L
-  kClsNumber = 1 << 1,     // N
-  kClsMark = 1 << 2,       // M
-  kClsPunct = 1 << 3,      // P
-  kClsSymbol = 1 << 4,     // S
-  kClsSpace = 1 << 5,      // White_Space
-  kClsNewline = 1 << 6,    // CR, LF
-  kClsUpper = 1 << 7,      // Lu Lt Lm Lo M
-  kClsLower = 1 << 8,      // Ll Lm Lo M
-  kClsDigit = 1 << 9,      // Nd
-  kClsCased = 1 << 10,     // the letters of the deepseek-llm pattern
-  kClsNfcActive = 1 << 11, // may change, or change its neighbours, under NFC
-  kClsEnd = 1 << 15,       // no character: the end of the text
+  kClsLetter = 1 << 0,      // L
+  kClsNumber = 1 << 1,      // N
+  kClsMark = 1 << 2,        // M
+  kClsPunct = 1 << 3,       // P
+  kClsSymbol = 1 << 4,      // S
+  kClsSpace = 1 << 5,       // White_Space
+  kClsNewline = 1 << 6,     // CR, LF
+  kClsUpper = 1 << 7,       // Lu Lt Lm Lo M
+  kClsLower = 1 << 8,       // Ll Lm Lo M
+  kClsDigit = 1 << 9,       // Nd
+  kClsCased = 1 << 10,      // the letters of the deepseek-llm pattern
+  kClsNfcActive = 1 << 11,  // may change, or change its neighbours, under NFC
+  kClsEnd = 1 << 15,        // no character: the end of the text
 };
 
 // Two-stage table: high bits of the code point pick a block, low bits a word in it.

@@ -62,7 +62,8 @@ constexpr std::string_view kEndTexts[] = {
     "[e~[",
     "<end_of_utterance>",
     "<|tool_response>",
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
 };
 
 }  // namespace
@@ -80,8 +81,8 @@ Result<Vocabulary> Vocabulary::create(VocabularyData* data, bool add_bos_by_defa
 Status Vocabulary::take_tokens(VocabularyData* data) {
   const size_t n = data->tokens.size();
   if (n < 1 || n > kMaxTokens) {
-    return bad_data(fmt::format("tokenizer.ggml.tokens has {} entries, expected 1 to {}", n,
-                                kMaxTokens));
+    return bad_data(
+        fmt::format("tokenizer.ggml.tokens has {} entries, expected 1 to {}", n, kMaxTokens));
   }
   for (size_t i = 0; i < n; ++i) {
     if (data->tokens[i].size() > kMaxTokenBytes) {
@@ -110,7 +111,8 @@ Status Vocabulary::take_tokens(VocabularyData* data) {
     scores_.resize(n);
     for (size_t i = 0; i < n; ++i) {
       if (std::isnan(scores_[i])) {
-        return bad_data(fmt::format("tokenizer.ggml.scores: the score of token {} is no number", i));
+        return bad_data(
+            fmt::format("tokenizer.ggml.scores: the score of token {} is no number", i));
       }
       // Old files have no types; a spelled-out byte must still not be matched as text.
       if (data->types.empty() && named_byte(tokens_[i]) >= 0) types_[i] = TokenType::kByte;
@@ -201,9 +203,8 @@ void Vocabulary::index_tokens(const std::vector<bool>& is_pure) {
   int64_t n_duplicates = 0;
   for (TokenId id = 0; id < n_tokens(); ++id) {
     if (text(id).empty()) continue;
-    const TokenId first = by_text_.insert(text(id), id, [this](TokenId other) {
-      return text_view(other);
-    });
+    const TokenId first =
+        by_text_.insert(text(id), id, [this](TokenId other) { return text_view(other); });
     if (first != id) ++n_duplicates;
     if (is_pure[static_cast<size_t>(id)] && is_plain(id)) {
       by_bytes_.insert(bytes(id), id, [this](TokenId other) { return this->bytes(other); });
@@ -219,8 +220,8 @@ void Vocabulary::index_tokens(const std::vector<bool>& is_pure) {
 TokenId Vocabulary::checked_id(int64_t id, const char* name) {
   if (id < 0) return kNoToken;
   if (id < n_tokens()) return static_cast<TokenId>(id);
-  warnings_.push_back(fmt::format("tokenizer.ggml.{}_token_id is {}, but there are {} tokens: ignored",
-                                  name, id, n_tokens()));
+  warnings_.push_back(fmt::format(
+      "tokenizer.ggml.{}_token_id is {}, but there are {} tokens: ignored", name, id, n_tokens()));
   return kNoToken;
 }
 

@@ -1,8 +1,6 @@
 #include "kernels/linear_harness.h"
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,11 +17,6 @@ using cpu::ActivationFormat;
 
 int64_t round_up(int64_t n, int64_t step) {
   return (n + step - 1) / step * step;
-}
-
-bool amx_allowed() {
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl, see its manual page
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 // Byte offsets of the f16 fields of a block.
@@ -133,15 +126,11 @@ void fill_block(DType type, Scales scales, uint8_t* block, uint32_t n_bytes, Rng
 
 const std::vector<cpu::KernelTable>& host_tables() {
   static const std::vector<cpu::KernelTable> tables = [] {
-    std::vector<cpu::KernelTable> t = {cpu::make_table(CpuLevel::kReference)};
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512vnni");
-    if (avx2) t.push_back(cpu::make_table(CpuLevel::kAvx2));
-    if (avx512) t.push_back(cpu::make_table(CpuLevel::kAvx512));
-    if (avx512 && amx_allowed()) t.push_back(cpu::make_table(CpuLevel::kAmx));
+    std::vector<cpu::KernelTable> t;
+    for (const CpuLevel level :
+         {CpuLevel::kReference, CpuLevel::kAvx2, CpuLevel::kAvx512, CpuLevel::kAmx}) {
+      if (choose_level(level, host_cpu()).ok()) t.push_back(cpu::make_table(level));
+    }
     return t;
   }();
   return tables;

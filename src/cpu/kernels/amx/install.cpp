@@ -1,5 +1,6 @@
 // What the amx level brings to the kernel table.
 #include "cpu/kernel_table.h"
+#include "cpu/kernels/amx/linear.h"
 #include "cpu/kernels/amx/roofs.h"
 
 namespace okibi::cpu::amx {
@@ -7,6 +8,7 @@ namespace okibi::cpu::amx {
 void install(KernelTable& table) {
   table.level = "amx";
   install_roofs(table);
+  install_linear(table);
 }
 
 }  // namespace okibi::cpu::amx

@@ -15,17 +15,17 @@ constexpr int kFloatPanelRows = 16;
 constexpr int kTileRows = 6;
 
 struct F32 {
-  static constexpr int kType = weight::kF32, kBytes = 4;
+  static constexpr int kBytes = 4;
   static __m256 load8(const uint8_t* p) {
     return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
   }
 };
 struct F16 {
-  static constexpr int kType = weight::kF16, kBytes = 2;
+  static constexpr int kBytes = 2;
   static __m256 load8(const uint8_t* p) { return halves(p); }
 };
 struct BF16 {
-  static constexpr int kType = weight::kBF16, kBytes = 2;
+  static constexpr int kBytes = 2;
   static __m256 load8(const uint8_t* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p)), 16));
   }

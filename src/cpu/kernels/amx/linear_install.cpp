@@ -1,0 +1,11 @@
+// Which products the amx level brings.
+#include "cpu/kernels/amx/linear.h"
+
+namespace okibi::cpu::amx {
+
+void install_linear(KernelTable& table) {
+  install_q8b32(table);
+  install_q8b256(table);
+}
+
+}  // namespace okibi::cpu::amx
