@@ -17,8 +17,8 @@
 
 #include "apps/commands.h"
 #include "apps/printable.h"
-#include "apps/progress.h"
 #include "apps/quantize_plan.h"
+#include "apps/terminal.h"
 #include "base/checked_math.h"
 #include "base/clock.h"
 #include "gguf/reader.h"
@@ -174,12 +174,13 @@ void declare(const gguf::File& file, const std::vector<TensorPlan>& plan, DType 
   if (is_quantized) writer->set_u32("general.quantization_version", 2);
 }
 
-void print_tensor(const TensorPlan& plan, double relative_rms) {
+std::string tensor_line(const TensorPlan& plan, double relative_rms) {
   const bool is_lossy = plan.target != plan.source->type && plan.target != DType::kF32;
-  fmt::print("{:<40}  {:<18}  {:>7} -> {:<7}  {}{}\n", printable(plan.source->name, 100),
-             gguf::shape_text(*plan.source), name_of(plan.source->type), name_of(plan.target),
-             is_lossy ? fmt::format("error {:.4f} %", 100 * relative_rms) : std::string("exact"),
-             plan.note.empty() ? "" : "  (" + plan.note + ")");
+  return fmt::format(
+      "{:<40}  {:<18}  {:>7} -> {:<7}  {}{}", printable(plan.source->name, 100),
+      gguf::shape_text(*plan.source), name_of(plan.source->type), name_of(plan.target),
+      is_lossy ? fmt::format("error {:.4f} %", 100 * relative_rms) : std::string("exact"),
+      plan.note.empty() ? "" : "  (" + plan.note + ")");
 }
 
 struct Attempt {
@@ -198,7 +199,8 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
   if (!attempt.status.ok()) return attempt;
   uint64_t total = 0, done = 0;
   for (const TensorPlan& tensor : plan) total += tensor.source->n_bytes;
-  Progress progress("quantizing", total, true);
+  Progress progress("quantizing", "");
+  std::vector<std::string> lines;  // a terminal shows them after the bar
   for (const TensorPlan& tensor : plan) {
     uint64_t tensor_done = 0;
     const uint64_t tensor_bytes = row_bytes(tensor.target, tensor.source->n_elements());
@@ -206,8 +208,8 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
         quantizer->run(file, tensor, [&](std::span<const uint8_t> bytes) -> Status {
           const double share = static_cast<double>(tensor_done) / static_cast<double>(tensor_bytes);
           progress.update(
-              done + static_cast<uint64_t>(share * static_cast<double>(tensor.source->n_bytes)),
-              tensor.source->name);
+              static_cast<double>(done) + share * static_cast<double>(tensor.source->n_bytes),
+              static_cast<double>(total));
           tensor_done += bytes.size();
           return writer.write(bytes);
         });
@@ -219,12 +221,14 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
     file.release(*tensor.source);
     done += tensor.source->n_bytes;
     attempt.worst_error = std::max(attempt.worst_error, result.relative_rms);
-    if (!flags.quiet) {
-      progress.clear();
-      print_tensor(tensor, result.relative_rms);
-    }
+    if (flags.quiet) continue;
+    lines.push_back(tensor_line(tensor, result.relative_rms));
+    if (is_terminal(stderr)) continue;
+    fmt::print("{}\n", lines.back());
+    lines.clear();
   }
-  progress.update(total, "");
+  progress.finish();
+  for (const std::string& line : lines) fmt::print("{}\n", line);
   attempt.status = writer.finish();
   return attempt;
 }
@@ -272,7 +276,7 @@ Status quantize(const QuantizeFlags& flags) {
     OKIBI_RETURN_IF_ERROR(validate(flags.out, plan));
     OKIBI_ASSIGN_OR_RETURN(const gguf::File result, gguf::File::open(flags.out));
     fmt::print("{}: {} ({} in the input), largest error {:.4f} %, {:.1f} s\n", flags.out,
-               bytes_text(result.file_bytes()), bytes_text(file.file_bytes()),
+               format_bytes(result.file_bytes()), format_bytes(file.file_bytes()),
                100 * attempt.worst_error, seconds_now() - start_s);
     return ok_status();
   }
