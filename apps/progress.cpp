@@ -11,7 +11,8 @@
 namespace okibi::apps {
 namespace {
 
-constexpr double kSecondsUntilShown = 0.5;
+// Shorter work shows nothing; a log should not fill with lines that nobody waits for.
+constexpr double kSecondsUntilShown = 0.5, kSecondsUntilLines = 5;
 constexpr double kSecondsBetweenDraws = 0.1;
 
 }  // namespace
@@ -29,7 +30,10 @@ Progress::~Progress() {
 void Progress::update(double done, double total, std::string_view detail) {
   const double now = seconds_now();
   const double elapsed = now - start_;
-  if (is_finished_ || total <= 0 || elapsed < kSecondsUntilShown) return;
+  if (is_finished_ || total <= 0 ||
+      elapsed < (is_terminal_ ? kSecondsUntilShown : kSecondsUntilLines)) {
+    return;
+  }
   if (!is_terminal_) {
     const int tenth = static_cast<int>(std::clamp(done / total, 0.0, 1.0) * 10);
     if (tenth <= last_tenth_) return;
