@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   okibi::apps::add_perplexity(app, &exit_code);
   okibi::apps::add_ask(app, &exit_code);
   okibi::apps::add_synth(app, &exit_code);
+  okibi::apps::add_tokenize(app, &exit_code);
   okibi::apps::add_bench(app, &exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
