@@ -273,7 +273,7 @@ Status quantize(const QuantizeFlags& flags) {
     OKIBI_RETURN_IF_ERROR(validate(flags.out, plan));
     OKIBI_ASSIGN_OR_RETURN(const gguf::File result, gguf::File::open(flags.out));
     fmt::print("{}: {} ({} in the input), largest error {:.4f} %, {:.1f} s\n", flags.out,
-               format_bytes(result.file_bytes()), bytes_text(file.file_bytes()),
+               format_bytes(result.file_bytes()), format_bytes(file.file_bytes()),
                100 * attempt.worst_error, seconds_now() - start_s);
     return ok_status();
   }
