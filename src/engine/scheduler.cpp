@@ -142,6 +142,7 @@ void Scheduler::step() {
     } else if (work->tokens.empty()) {
       finish(work, ok_status());
     } else if (!work->is_prepared) {
+      if (work->before_start) work->before_start(*core_);
       Status status = core_->prepare(*work->sequence, static_cast<uint32_t>(work->tokens.size()));
       work->is_prepared = status.ok();
       if (status.ok()) {

@@ -50,6 +50,8 @@ struct Work {
   uint32_t max_chunk = 0;
   const std::atomic<bool>* cancel = nullptr;
   std::function<void(size_t done)> on_progress;
+  // On the engine thread, before memory for the tokens is taken.
+  std::function<void(Core&)> before_start;
 
   // Outputs wanted: the last position (unless `no_output`), or every position with `all_positions`.
   bool all_positions = false;

@@ -55,16 +55,15 @@ struct Session::State {
     });
   }
 
-  void keep_checkpoint() {
+  // Engine thread.
+  void keep_checkpoint(engine::Core& core) {
     const size_t n = sequence->n_tokens();
     const size_t last = checkpoints.empty() ? 0 : checkpoints.back().n_tokens();
     if (n < last + kCheckpointDistance) return;
-    scheduler().call([this](engine::Core& core) {
-      // The last slots are for work, not for convenience.
-      if (core.n_free_slots() < core.sizes().n_slots / 4) return;
-      if (checkpoints.size() == kMaxCheckpoints) checkpoints.erase(checkpoints.begin());
-      checkpoints.push_back(sequence->clone());
-    });
+    // The last slots are for work, not for convenience.
+    if (core.n_free_slots() < core.sizes().n_slots / 4) return;
+    if (checkpoints.size() == kMaxCheckpoints) checkpoints.erase(checkpoints.begin());
+    checkpoints.push_back(sequence->clone());
   }
 
   Status run(std::span<const TokenId> tokens, const AppendOptions& options) {
@@ -80,6 +79,8 @@ struct Session::State {
       if (each != nullptr) (*each)(index, values);
       if (index + 1 == work.tokens.size()) logits.assign(values.begin(), values.end());
     };
+    work.before_start = nullptr;
+    if (is_recurrent()) work.before_start = [this](engine::Core& core) { keep_checkpoint(core); };
     work.finished.reset();
     return scheduler().run(&work);
   }
@@ -117,7 +118,6 @@ Status Session::append(std::span<const TokenId> tokens, const AppendOptions& opt
           fmt::format("token id {}: the vocabulary has ids 0 to {}", id, n_vocab - 1));
     }
   }
-  if (state_->is_recurrent()) state_->keep_checkpoint();
   const size_t n_before = n_tokens();
   Status status = state_->run(tokens, options);
   if (!status.ok() && n_tokens() != n_before) state_->logits.clear();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <thread>
 
@@ -94,10 +95,12 @@ bool SameBitsMachine::append_together(std::vector<std::pair<Session*, std::vecto
   std::thread gate([&] {
     scheduler.call([&](engine::Core&) {
       held = true;
-      while (scheduler.n_incoming() < work.size()) std::this_thread::yield();
+      while (scheduler.n_incoming() < work.size()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
     });
   });
-  while (!held) std::this_thread::yield();
+  while (!held) std::this_thread::sleep_for(std::chrono::microseconds(50));
   std::atomic<bool> all_ok = true;
   for (auto& [session, tokens] : work) {
     threads.emplace_back([&, session = session] {
