@@ -16,6 +16,9 @@ namespace {
 // values is a few per cent of the work, few enough that scores stay in the second-level cache.
 constexpr int64_t kTileRows = 64;
 constexpr int64_t kMinTileRows = 16;
+// Below this many multiply-adds (some microseconds) a hand-over to other threads costs more than it
+// saves.
+constexpr int64_t kMinParallelWork = 1 << 17;
 // Records kept when lists are split over threads: virtual, physical memory follows use.
 constexpr uint64_t kMaxRecordBytes = 64ull << 20;
 
@@ -321,9 +324,16 @@ void CpuBackend::attend(int32_t kv_layer, ops::Rows q, int32_t n_heads, float sc
   call.scale = scale;
   call.record_floats = attend_record_floats(shape.v_dim);
   plan_attend(call);
-  if (plan_split(call)) return attend_split(call);
+  int64_t work = 0;
+  for (const AttendUnit& u : attend_units_) {
+    work += (int64_t{u.sequence->n_past} + u.first + u.n_queries) * u.n_queries * group *
+            (shape.k_dim + shape.v_dim);
+  }
+  const bool is_small = work < kMinParallelWork;
+  if (!is_small && plan_split(call)) return attend_split(call);
   const auto n_units = static_cast<int64_t>(attend_units_.size());
-  pool_.parallel_for(n_units, 1, [&](int64_t begin, int64_t end, int thread) {
+  const int64_t grain = is_small ? std::max<int64_t>(n_units, 1) : 1;
+  pool_.parallel_for(n_units, grain, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; ++i) {
       attend_whole(call, attend_units_[static_cast<size_t>(i)], thread);
     }

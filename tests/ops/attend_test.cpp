@@ -23,6 +23,8 @@ std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const CpuLevel level : host_levels()) {
     for (const ops::KvType t : {ops::KvType::kF32, ops::KvType::kF16, ops::KvType::kQ8_0}) {
+      // amx brings products only; one type shows that attention still runs there.
+      if (level == CpuLevel::kAmx && t != ops::KvType::kF16) continue;
       cases.push_back({level, t});
     }
   }
@@ -223,12 +225,12 @@ TEST_P(Attend, SurvivesScoresFarApart) {
 }
 
 TEST_P(Attend, GivesTheSameBitsInChunksOfAnySize) {
-  for (const Shape& s : {Shape{6, 2, 64, 64}, {9, 3, 64, 64}, {2, 1, 96, 32}}) {
+  for (const Shape& s : {Shape{6, 2, 64, 64}, {2, 1, 96, 32}}) {
     Layer l = make_layer(GetParam(), s, 2, 600);
     Sequence x = make_sequence(s, 523, 50);
     give_pages(l, x);
     const std::vector<float> whole = run_chunks(l, x, 523, 0.125f);
-    for (const int64_t chunk : {1, 3, 17, 64, 300}) {
+    for (const int64_t chunk : {1, 17, 300}) {
       EXPECT_TRUE(run_chunks(l, x, chunk, 0.125f) == whole) << "chunks of " << chunk;
     }
   }

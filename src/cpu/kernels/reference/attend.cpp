@@ -43,66 +43,88 @@ void store_q8_0(const float* x, int64_t n, uint8_t* dst) {
 }
 
 template <int kType>
-float element(const uint8_t* row, int32_t i) {
-  if constexpr (kType == kKvF32) {
-    float value;
-    std::memcpy(&value, row + 4 * i, sizeof value);
-    return value;
-  } else if constexpr (kType == kKvF16) {
-    uint16_t h;
-    std::memcpy(&h, row + 2 * i, sizeof h);
-    return f16_to_float(h);
-  } else {
-    const uint8_t* block = row + i / kBlock * kBlockBytes;
-    uint16_t d;
-    std::memcpy(&d, block, sizeof d);
-    return f16_to_float(d) * static_cast<float>(static_cast<int8_t>(block[2 + i % kBlock]));
-  }
-}
-
-template <int kType>
 constexpr int64_t row_size(int64_t n) {
   return kType == kKvF32 ? 4 * n : kType == kKvF16 ? 2 * n : n / kBlock * kBlockBytes;
 }
 
+// A stored row as floats.
 template <int kType>
-void attend_row(const AttendArgs& a, const uint8_t* const* k, const uint8_t* const* v, int32_t n,
-                const float* q, float* record) {
-  float scores[kAttendPartition];
-  float m = 0.0f;
-  for (int32_t j = 0; j < n; ++j) {
-    float lanes[kLanes] = {};
-    for (int32_t i = 0; i < a.k_dim; ++i) lanes[i % kLanes] += q[i] * element<kType>(k[j], i);
-    scores[j] = sum_lanes(lanes) * a.scale;
-    if (j == 0 || scores[j] > m) m = scores[j];
+void read_row(const uint8_t* row, int32_t n, float* x) {
+  for (int32_t i = 0; i < n; ++i) {
+    uint16_t h;
+    if constexpr (kType == kKvF32) {
+      std::memcpy(x + i, row + 4 * i, sizeof(float));
+    } else if constexpr (kType == kKvF16) {
+      std::memcpy(&h, row + 2 * i, sizeof h);
+      x[i] = f16_to_float(h);
+    } else {
+      const uint8_t* block = row + i / kBlock * kBlockBytes;
+      std::memcpy(&h, block, sizeof h);
+      x[i] = f16_to_float(h) * static_cast<float>(static_cast<int8_t>(block[2 + i % kBlock]));
+    }
   }
+}
+
+float dot(const float* a, const float* b, int32_t n) {
+  float lanes[kLanes] = {};
+  int32_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int l = 0; l < kLanes; ++l) lanes[l] += a[i + l] * b[i + l];
+  }
+  for (int l = 0; i < n; ++i, ++l) lanes[l] += a[i] * b[i];
+  return sum_lanes(lanes);
+}
+
+// Turns n scores into weights; the record's m and l.
+void softmax(float* scores, int32_t n, float* record) {
+  float m = scores[0];
+  for (int32_t j = 1; j < n; ++j) m = scores[j] > m ? scores[j] : m;
   float l[kLanes] = {};
-  float* o = record + 16;
-  for (int32_t i = 0; i < a.v_dim; ++i) o[i] = 0.0f;
   for (int32_t j = 0; j < n; ++j) {
-    const float p = exp_nonpositive(scores[j] - m);
-    l[j % kLanes] += p;
-    for (int32_t i = 0; i < a.v_dim; ++i) o[i] += p * element<kType>(v[j], i);
+    scores[j] = exp_nonpositive(scores[j] - m);
+    l[j % kLanes] += scores[j];
   }
   record[0] = m;
   record[1] = sum_lanes(l);
 }
 
-template <int kType>
-void attend(const AttendArgs& a) {
-  const uint8_t* k[kAttendPartition];
-  const uint8_t* v[kAttendPartition];
-  int32_t n = 0;
-  for (int32_t r = 0; r < a.n_runs; ++r) {
-    for (int32_t j = 0; j < a.runs[r].n; ++j, ++n) {
-      k[n] = a.runs[r].k + j * row_size<kType>(a.k_dim);
-      v[n] = a.runs[r].v + j * row_size<kType>(a.v_dim);
+// fn(query row, its record) for every query token that sees entry j, and every head.
+template <typename Fn>
+void for_query_rows(const AttendArgs& a, int32_t j, const Fn& fn) {
+  for (int32_t t = 0; t < a.n_queries; ++t) {
+    if (j >= a.n_keys[t]) continue;
+    for (int32_t h = 0; h < a.n_heads; ++h) {
+      fn(t, h, a.scratch + (int64_t{t} * a.n_heads + h) * kAttendPartition,
+         a.records + t * a.record_query_stride + h * a.record_head_stride);
     }
   }
-  for (int32_t t = 0; t < a.n_queries; ++t) {
-    for (int32_t h = 0; h < a.n_heads; ++h) {
-      attend_row<kType>(a, k, v, a.n_keys[t], a.q + t * a.q_query_stride + h * a.q_head_stride,
-                        a.records + t * a.record_query_stride + h * a.record_head_stride);
+}
+
+template <int kType>
+void attend(const AttendArgs& a) {
+  // Behind the scores of every query row; see attend_scratch_floats.
+  float* row = a.scratch + int64_t{a.n_queries} * a.n_heads * kAttendPartition;
+  int32_t j = 0;
+  for (int32_t r = 0; r < a.n_runs; ++r) {
+    for (int32_t i = 0; i < a.runs[r].n; ++i, ++j) {
+      read_row<kType>(a.runs[r].k + i * row_size<kType>(a.k_dim), a.k_dim, row);
+      for_query_rows(a, j, [&](int32_t t, int32_t h, float* scores, float*) {
+        const float* q = a.q + t * a.q_query_stride + h * a.q_head_stride;
+        scores[j] = dot(q, row, a.k_dim) * a.scale;
+      });
+    }
+  }
+  for_query_rows(a, 0, [&](int32_t t, int32_t, float* scores, float* record) {
+    softmax(scores, a.n_keys[t], record);
+    for (int32_t i = 0; i < a.v_dim; ++i) record[16 + i] = 0.0f;
+  });
+  j = 0;
+  for (int32_t r = 0; r < a.n_runs; ++r) {
+    for (int32_t i = 0; i < a.runs[r].n; ++i, ++j) {
+      read_row<kType>(a.runs[r].v + i * row_size<kType>(a.v_dim), a.v_dim, row);
+      for_query_rows(a, j, [&](int32_t, int32_t, const float* scores, float* record) {
+        for (int32_t d = 0; d < a.v_dim; ++d) record[16 + d] += scores[j] * row[d];
+      });
     }
   }
 }
