@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include "apps/progress.h"
 #include "apps/terminal.h"
 #include "apps/quantize_plan.h"
+#include "apps/terminal.h"
 #include "base/checked_math.h"
 #include "base/clock.h"
 #include "gguf/reader.h"
@@ -201,6 +203,7 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
   double total = 0, done = 0;
   for (const TensorPlan& tensor : plan) total += static_cast<double>(tensor.source->n_bytes) / kMiB;
   Progress progress("quantizing", "MiB");
+  const std::atomic<bool>* interrupted = &catch_interrupts();
   for (const TensorPlan& tensor : plan) {
     uint64_t tensor_done = 0;
     const uint64_t tensor_bytes = row_bytes(tensor.target, tensor.source->n_elements());
@@ -210,6 +213,8 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
           progress.update(done + share * static_cast<double>(tensor.source->n_bytes) / kMiB, total,
                           tensor.source->name);
           tensor_done += bytes.size();
+          // Leaving through the status lets the writer remove its temporary file.
+          if (*interrupted) return cancelled("interrupted; nothing was written");
           return writer.write(bytes);
         });
     if (!result.status.ok()) {
@@ -299,6 +304,7 @@ void add_quantize(CLI::App& app, int* exit_code) {
   command->callback([flags, exit_code] {
     const Status status = quantize(*flags);
     *exit_code = status.ok() ? 0 : report(status);
+    if (status.code() == StatusCode::kCancelled) *exit_code = kExitInterrupted;
   });
 }
 
