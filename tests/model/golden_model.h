@@ -92,8 +92,8 @@ inline TokenId largest(std::span<const float> row) {
 
 // Follows the golden greedy tokens from the session's position: each must be the largest logit here
 // too, unless the golden margin at that step is below `slack`.
-inline void expect_greedy(Session& session, const std::vector<TokenId>& greedy,
-                          const std::vector<double>& margins, double slack) {
+inline void expect_greedy(Session& session, std::span<const TokenId> greedy,
+                          std::span<const double> margins, double slack) {
   ASSERT_EQ(greedy.size(), margins.size());
   for (size_t i = 0; i < greedy.size(); ++i) {
     if (margins[i] >= slack) {
