@@ -15,13 +15,13 @@ namespace {
 using namespace amx_tile;
 using namespace x16;
 
-// A super-block of two panels. Vector x of a digit of panel p is digits[p][digit] + 64 * x; C holds
-// two sets of four 16 x 16 tiles: (rows 0-15 high, low), (rows 16-31 high, low).
+// A super-block of two panels. Vector x of a digit of panel p is digits[p][digit] + 64 * x; c holds
+// the sums of two sets: per digit 32 rows of 16 outputs.
 struct Chunk {
   alignas(64) uint8_t digits[2][2][64 * 64];
   int32_t mins[2][4][16];  // pairs
   float d[2][16], m[2][16];
-  int32_t c[2][4][16 * 16];
+  int32_t c[2][2][32][16];
 };
 using Step = Step256<Chunk>;
 
@@ -147,60 +147,77 @@ template <bool kTwo>
     _tile_zero(3);
   }
 }
+// Rows of the two tiles follow one another.
 template <bool kTwo>
-[[gnu::always_inline]] inline void store_tiles(int32_t (*c)[16 * 16]) {
-  _tile_stored(0, c[0], 64);
-  _tile_stored(1, c[1], 64);
+[[gnu::always_inline]] inline void store_tiles(int32_t (*c)[32][16], int64_t upper) {
+  _tile_stored(0, c[0][0], 64);
+  _tile_stored(1, c[1][0], 64);
   if constexpr (kTwo) {
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
+    _tile_stored(2, c[0][upper], 64);
+    _tile_stored(3, c[1][upper], 64);
   }
 }
 
-// What the float part of a set needs: rows [begin, end) of the tile whose first row is `row`.
+// The float part of a set that waits for it: where its next row stands.
 struct Pending {
-  int64_t row = 0, begin = 0, end = 0;
-  int64_t upper = 16;  // rows in the first tile
+  const int32_t* c = nullptr;
+  const float* d = nullptr;
+  const int16_t* sums = nullptr;
+  float* acc = nullptr;
+  int64_t row = 0, n = 0;  // next row of the step, rows left
   int p = 0;
-  const int32_t (*c)[16 * 16] = nullptr;
 };
 
-// Rows [from, to) of a set to float.
-template <class T>
-[[gnu::always_inline]] inline void add_rows(const Step& s, const Pending& set, int64_t from,
-                                            int64_t to) {
-  const __m512 d = _mm512_load_ps(s.chunk->d[set.p]);
-  const __m512 m = _mm512_load_ps(s.chunk->m[set.p]);
-  __m512i mins[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) mins[i] = load(s.chunk->mins[set.p][i]);
-  for (int64_t r = from; r < to; ++r) {
-    const int32_t* c = r < set.upper ? set.c[0] + 16 * r : set.c[2] + 16 * (r - set.upper);
-    const int64_t row = set.row + r;
-    const __m512i high = _mm512_slli_epi32(load(c), DigitsOf<T>::Type::kShift);
-    const __m512i total = _mm512_add_epi32(high, load(c + 16 * 16));
-    const __m512 da = broadcast(s.d + row * s.d_stride);
-    float* at = s.acc + row * kAccFloats + 16 * set.p;
-    __m512 acc = s.is_first ? _mm512_setzero_ps() : _mm512_load_ps(at);
-    acc = _mm512_fmadd_ps(_mm512_mul_ps(d, da), _mm512_cvtepi32_ps(total), acc);
-    if constexpr (T::kHasMin) {
-      const int16_t* by32 = s.sums + row * s.sums_stride;
-      __m512i minima = _mm512_madd_epi16(mins[0], broadcast32(by32));
-#pragma GCC unroll 3
-      for (int i = 1; i < 4; ++i) {
-        minima = _mm512_dpwssd_epi32(minima, mins[i], broadcast32(by32 + 2 * i));
-      }
-      acc = _mm512_fnmadd_ps(_mm512_mul_ps(m, da), _mm512_cvtepi32_ps(minima), acc);
-    }
-    if (s.is_last) {
-      finish(s.out, row, set.p, acc);
-    } else {
-      _mm512_store_ps(at, acc);
-    }
-  }
+// acc + w * (pair at p in every lane), pairs of int16. As an instruction that reads memory: the
+// compilers make a broadcast of its own out of the intrinsic.
+[[gnu::always_inline]] inline __m512i dot_pairs(__m512i acc, __m512i w, const int16_t* p) {
+  __asm__("vpdpwssd %2%{1to16%}, %1, %0"
+          : "+v"(acc)
+          : "v"(w), "m"(*reinterpret_cast<const int32_t(*)[1]>(p)));
+  return acc;
 }
 
-template <class T, bool kTwo>
+// Up to n rows of a set to float.
+template <class T, bool kLast>
+[[gnu::always_inline]] inline void add_rows(const Step& s, Pending* set, int64_t n) {
+  n = min64(n, set->n);
+  const __m512 d = _mm512_load_ps(s.chunk->d[set->p]);
+  const __m512 m = _mm512_load_ps(s.chunk->m[set->p]);
+  __m512i mins[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) mins[i] = load(s.chunk->mins[set->p][i]);
+  const __mmask16 keep = s.is_first ? __mmask16(0) : __mmask16(0xffff);
+  const int32_t* c = set->c;
+  const float* da = set->d;
+  const int16_t* sums = set->sums;
+  float* at = set->acc;
+#pragma GCC unroll 4
+  for (int64_t r = 0; r < n; ++r) {
+    const __m512i high = _mm512_slli_epi32(load(c + 16 * r), DigitsOf<T>::Type::kShift);
+    const __m512i total = _mm512_add_epi32(high, load(c + 32 * 16 + 16 * r));
+    __m512 acc = _mm512_maskz_load_ps(keep, at + kAccFloats * r);
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(d, broadcast(da + r)), _mm512_cvtepi32_ps(total), acc);
+    if constexpr (T::kHasMin) {
+      __m512i minima = dot_pairs(_mm512_setzero_si512(), mins[0], sums + 8 * r);
+#pragma GCC unroll 3
+      for (int i = 1; i < 4; ++i) minima = dot_pairs(minima, mins[i], sums + 8 * r + 2 * i);
+      acc = _mm512_fnmadd_ps(_mm512_mul_ps(m, broadcast(da + r)), _mm512_cvtepi32_ps(minima), acc);
+    }
+    if constexpr (kLast) {
+      finish(s.out, set->row + r, set->p, acc);
+    } else {
+      _mm512_store_ps(at + kAccFloats * r, acc);
+    }
+  }
+  set->c += 16 * n;
+  set->d += n;
+  set->sums += 8 * n;
+  set->acc += kAccFloats * n;
+  set->row += n;
+  set->n -= n;
+}
+
+template <class T, bool kTwo, bool kLast>
 void add_super_block(const Step& s) {
   using Digits = typename DigitsOf<T>::Type;
   const RowTiles tiles(s.n_rows, 32);
@@ -209,23 +226,30 @@ void add_super_block(const Step& s) {
   Pending before;
   for (int64_t i = 0; i < tiles.n_tiles; ++i) {
     prefetch_part(s.ahead, i, tiles.n_tiles);
+    if (kLast) prefetch_outputs(s.out, tiles.first(i), tiles.height);
     const int8_t* q0 = s.q + tiles.first(i) * s.q_stride;
     const int8_t* q1 = q0 + upper * s.q_stride;
     for (int p = 0; p < s.n_panels; ++p) {
-      int32_t(*c)[16 * 16] = chunk->c[(2 * i + p) & 1];
-      const int64_t begin = before.begin, n = before.end - begin;
+      int32_t(*c)[32][16] = chunk->c[(2 * i + p) & 1];
       clear_tiles<kTwo>();
       for (int k = 0; k < 4; ++k) {
         multiply<Digits::kUnsigned, kTwo>(q0 + 64 * k, q1 + 64 * k, s.q_stride,
                                           chunk->digits[p][0] + 1024 * k,
                                           chunk->digits[p][1] + 1024 * k);
-        add_rows<T>(s, before, begin + n * k / 4, begin + n * (k + 1) / 4);
+        add_rows<T, kLast>(s, &before, 8);
       }
-      store_tiles<kTwo>(c);
-      before = {tiles.first(i), tiles.repeated(i), tiles.height, upper, p, c};
+      store_tiles<kTwo>(c, upper);
+      const int64_t row = i * tiles.height, repeated = tiles.repeated(i);
+      before = {c[0][repeated],
+                s.d + row,
+                s.sums + 8 * row,
+                s.acc + kAccFloats * row + 16 * p,
+                row,
+                tiles.height - repeated,
+                p};
     }
   }
-  add_rows<T>(s, before, before.begin, before.end);
+  add_rows<T, kLast>(s, &before, 32);
 }
 
 template <class T>
@@ -248,9 +272,9 @@ void gemm(const ProductArgs& args) {
       configured = height;
     }
     if (two) {
-      add_super_block<T, true>(s);
+      s.is_last ? add_super_block<T, true, true>(s) : add_super_block<T, true, false>(s);
     } else {
-      add_super_block<T, false>(s);
+      s.is_last ? add_super_block<T, false, true>(s) : add_super_block<T, false, false>(s);
     }
   });
   _tile_release();

@@ -1,4 +1,5 @@
-// The parts of this level's products that install.cpp puts together; each stands in linear_*.cpp.
+// The parts of this level's products that install.cpp puts together; linear_*.cpp and
+// quantize_rows.cpp.
 #pragma once
 
 #include "cpu/kernel_table.h"
@@ -10,5 +11,7 @@ void install_linear(KernelTable& table);
 
 void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
+void install_float(KernelTable& table);
+void install_quantize(KernelTable& table);
 
 }  // namespace okibi::cpu::avx512

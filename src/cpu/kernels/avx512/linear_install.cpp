@@ -6,6 +6,8 @@ namespace okibi::cpu::avx512 {
 void install_linear(KernelTable& table) {
   install_q8b32(table);
   install_q8b256(table);
+  install_float(table);
+  install_quantize(table);
 }
 
 }  // namespace okibi::cpu::avx512

@@ -28,12 +28,9 @@ constexpr int64_t kPrefetchBytes = 4096;
 struct Rows256 {
   const int8_t* q;
   int64_t q_stride;
-  const float* d;
-  int64_t d_stride;
+  const float* d;  // this and the following: kGemvRows rows side by side per super-block
   const int32_t* starts;
-  int64_t starts_stride;
   const int16_t* sums;
-  int64_t sums_stride;
 };
 
 template <class T, int kRows>
@@ -50,7 +47,7 @@ template <class T, int kRows>
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       v[r] = T::kOffset == 0 ? _mm512_setzero_si512()
-                             : broadcast32(a.starts + r * a.starts_stride + T::kGroups * b + g);
+                             : broadcast32(a.starts + (kGemvRows * b + r) * T::kGroups + g);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < kVectors; ++j) {
@@ -70,15 +67,15 @@ template <class T, int kRows>
   const __m512 d = T::d(head, unit);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    acc[r] = add_scaled(acc[r], d, a.d + r * a.d_stride + b, total[r]);
+    acc[r] = add_scaled(acc[r], d, a.d + kGemvRows * b + r, total[r]);
     if constexpr (T::kHasMin) {
       __m512i minima = _mm512_setzero_si512();
 #pragma GCC unroll 4
       for (int p = 0; p < 4; ++p) {
         minima = _mm512_dpwssd_epi32(minima, mins[p],
-                                     broadcast32(a.sums + r * a.sums_stride + 8 * b + 2 * p));
+                                     broadcast32(a.sums + (kGemvRows * b + r) * 8 + 2 * p));
       }
-      acc[r] = subtract_scaled(acc[r], T::m(unit), a.d + r * a.d_stride + b, minima);
+      acc[r] = subtract_scaled(acc[r], T::m(unit), a.d + kGemvRows * b + r, minima);
     }
   }
 }
@@ -104,21 +101,14 @@ void gemv_rows(const ProductArgs& args, int64_t row, const Rows256& a) {
 
 template <class T>
 void gemv(const ProductArgs& args) {
-  const int64_t starts_stride = args.w.n_in / 16, sums_stride = args.w.n_in / 32;
+  const int64_t n_blocks = args.w.n_in / 256;
   int32_t* starts = reinterpret_cast<int32_t*>(args.scratch);
-  int16_t* sums = reinterpret_cast<int16_t*>(starts + kGemvRows * starts_stride);
+  int16_t* sums = reinterpret_cast<int16_t*>(starts + kGemvRows * n_blocks * T::kGroups);
+  float* d = reinterpret_cast<float*>(sums + kGemvRows * n_blocks * 8);
   for (int64_t row = args.row_begin; row < args.row_end; row += kGemvRows) {
     const int64_t n = min64(kGemvRows, args.row_end - row);
-    make_tables256<T::kGroups, T::kOffset, T::kHasMin>(args, row, n, starts, starts_stride, sums,
-                                                       sums_stride);
-    const Rows256 a = {args.a.q + row * args.a.q_stride,
-                       args.a.q_stride,
-                       args.a.d + row * args.a.d_stride,
-                       args.a.d_stride,
-                       starts,
-                       starts_stride,
-                       sums,
-                       sums_stride};
+    make_tables256<T::kGroups, T::kOffset, T::kHasMin>(args, row, n, kGemvRows, d, starts, sums);
+    const Rows256 a = {args.a.q + row * args.a.q_stride, args.a.q_stride, d, starts, sums};
     if (n == 1) gemv_rows<T, 1>(args, row, a);
     if (n == 2) gemv_rows<T, 2>(args, row, a);
     if (n == 3) gemv_rows<T, 3>(args, row, a);
@@ -163,7 +153,7 @@ template <class T, int kRows, int kPanels>
                                               __m512i (&total)[kRows][kPanels]) {
   constexpr int kVectors = 64 / T::kGroups;
   const int8_t* q = s.q + row * s.q_stride;
-  const int32_t* starts = s.starts + row * s.starts_stride;
+  const int32_t* starts = s.starts + row * T::kGroups;
   const uint8_t* codes = s.chunk->codes;
   for (int g = 0; g < T::kGroups; ++g, codes += 128 * kVectors, q += 4 * kVectors) {
     __m512i v[kRows][kPanels];
@@ -171,8 +161,8 @@ template <class T, int kRows, int kPanels>
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int p = 0; p < kPanels; ++p) {
-        v[r][p] = T::kOffset == 0 ? _mm512_setzero_si512()
-                                  : broadcast32(starts + r * s.starts_stride + g);
+        v[r][p] =
+            T::kOffset == 0 ? _mm512_setzero_si512() : broadcast32(starts + r * T::kGroups + g);
       }
     }
 #pragma GCC unroll 8
@@ -201,13 +191,6 @@ template <class T, int kRows, int kPanels>
 // Rows [row, row + kRows) of the step.
 template <class T, int kRows, int kPanels>
 void add_tile(const Step& s, int64_t row) {
-  if (s.is_last) {
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-      prefetch(s.out.at + (row + r) * s.out.stride);
-      prefetch(s.out.at + (row + r) * s.out.stride + 16);
-    }
-  }
   __m512i total[kRows][kPanels];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
@@ -218,14 +201,14 @@ void add_tile(const Step& s, int64_t row) {
   float* sums = s.acc + row * kAccFloats;
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
-    const float* da = s.d + (row + r) * s.d_stride;
+    const float* da = s.d + row + r;
 #pragma GCC unroll 2
     for (int p = 0; p < kPanels; ++p) {
       float* at = sums + r * kAccFloats + 16 * p;
       __m512 acc = s.is_first ? _mm512_setzero_ps() : _mm512_load_ps(at);
       acc = add_scaled(acc, _mm512_load_ps(s.chunk->d[p]), da, total[r][p]);
       if constexpr (T::kHasMin) {
-        const int16_t* by32 = s.sums + (row + r) * s.sums_stride;
+        const int16_t* by32 = s.sums + (row + r) * 8;
         __m512i minima = _mm512_setzero_si512();
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
@@ -256,13 +239,14 @@ void gemm(const ProductArgs& args) {
     const int64_t n_tiles = (s.n_rows + kTileRows - 1) / kTileRows;
     for (int64_t i = 0; i < n_tiles; ++i) {
       prefetch_part(s.ahead, i, n_tiles);
+      if (s.is_last) prefetch_outputs(s.out, i * kTileRows, kTileRows);
       tiles[min64(kTileRows, s.n_rows - i * kTileRows) - 1](s, i * kTileRows);
     }
   });
 }
 
 int64_t scratch_bytes(int64_t n_in) {
-  return max64(gemm256_scratch_bytes<Chunk>(n_in), kGemvRows * (n_in / 4 + n_in / 16));
+  return gemm256_scratch_bytes<Chunk>(n_in);
 }
 
 template <class T>

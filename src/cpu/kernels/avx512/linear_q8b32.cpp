@@ -78,12 +78,12 @@ void gemv_rows(const ProductArgs& args, int64_t row, const Rows32& a) {
 
 template <class T>
 void gemv(const ProductArgs& args) {
-  const int64_t stride = table_stride32(args.w.n_in);
+  const int64_t stride = table_blocks32(args.w.n_in);
   int32_t* starts = reinterpret_cast<int32_t*>(args.scratch);
   float* dsums = reinterpret_cast<float*>(starts + kGemvRows * stride);
   for (int64_t row = args.row_begin; row < args.row_end; row += kGemvRows) {
     const int64_t n = min64(kGemvRows, args.row_end - row);
-    make_tables32<T::kOffset, T::kHasMin>(args, row, n, starts, dsums, stride);
+    make_row_tables32<T::kOffset, T::kHasMin>(args, row, n, starts, dsums, stride);
     const Rows32 a = {args.a.q + row * args.a.q_stride,
                       args.a.q_stride,
                       args.a.d + row * args.a.d_stride,
@@ -104,24 +104,11 @@ void gemv(const ProductArgs& args) {
 // the 32 registers; 8 loads feed 12 dot products.
 constexpr int kTileRows = 6;
 
-// In the last chunk, asks for the outputs of the tile below this one.
-template <int kRows>
-[[gnu::always_inline]] inline void prefetch_outputs(const Step32& s, int64_t row) {
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) {
-    prefetch(s.out.at + (row + kRows + r) * s.out.stride);
-    prefetch(s.out.at + (row + kRows + r) * s.out.stride + 16);
-  }
-}
-
 // Rows [row, row + kRows) of the step.
 template <int kRows, int kPanels, bool kHasMin>
 void add_tile(const Step32& s, int64_t row) {
   float* sums = s.acc + row * kAccFloats;
   const int8_t* q = s.q + row * s.q_stride;
-  const float* d = s.d + row * s.d_stride;
-  const int32_t* starts = s.starts + row * s.table_stride;
-  const float* dsums = s.dsums + row * s.table_stride;
   __m512 acc[kRows][kPanels];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
@@ -130,13 +117,15 @@ void add_tile(const Step32& s, int64_t row) {
       acc[r][p] = s.is_first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kAccFloats + 16 * p);
     }
   }
-  if (s.is_last) prefetch_outputs<kRows>(s, row);
   for (int b = 0; b < s.n_blocks; ++b) {
+    const float* d = s.d + b * s.table_stride + row;
+    const int32_t* starts = s.starts + b * s.table_stride + row;
+    const float* dsums = s.dsums + b * s.table_stride + row;
     __m512i v[kRows][kPanels];
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-      for (int p = 0; p < kPanels; ++p) v[r][p] = broadcast32(starts + r * s.table_stride + b);
+      for (int p = 0; p < kPanels; ++p) v[r][p] = broadcast32(starts + r);
     }
     const uint8_t* codes = s.chunk->codes + 1024 * b;
 #pragma GCC unroll 8
@@ -158,10 +147,10 @@ void add_tile(const Step32& s, int64_t row) {
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
         const __m512 scaled = _mm512_fmadd_ps(_mm512_castsi512_ps(v[r][p]), scale, back);
-        acc[r][p] = _mm512_fmadd_ps(scaled, broadcast(d + r * s.d_stride + b), acc[r][p]);
+        acc[r][p] = _mm512_fmadd_ps(scaled, broadcast(d + r), acc[r][p]);
         if constexpr (kHasMin) {
-          acc[r][p] = _mm512_fmadd_ps(_mm512_load_ps(s.chunk->minimum[b][p]),
-                                      broadcast(dsums + r * s.table_stride + b), acc[r][p]);
+          acc[r][p] = _mm512_fmadd_ps(_mm512_load_ps(s.chunk->minimum[b][p]), broadcast(dsums + r),
+                                      acc[r][p]);
         }
       }
     }
@@ -192,13 +181,14 @@ void gemm(const ProductArgs& args) {
     const int64_t n_tiles = (s.n_rows + kTileRows - 1) / kTileRows;
     for (int64_t i = 0; i < n_tiles; ++i) {
       prefetch_part(s.ahead, i, n_tiles);
+      if (s.is_last) prefetch_outputs(s.out, i * kTileRows, kTileRows);
       tiles[min64(kTileRows, s.n_rows - i * kTileRows) - 1](s, i * kTileRows);
     }
   });
 }
 
 int64_t scratch_bytes(int64_t n_in) {
-  return max64(gemm32_scratch_bytes(n_in), 2 * kGemvRows * 4 * table_stride32(n_in));
+  return max64(gemm32_scratch_bytes(n_in), 2 * kGemvRows * 4 * table_blocks32(n_in));
 }
 
 template <class T>

@@ -107,6 +107,42 @@ inline void prefetch_part(const Ahead& ahead, int64_t part, int64_t n_parts) {
   }
 }
 
+// 16 x 16 transposition of 32-bit lanes.
+inline void transpose16(__m512i* v) {
+  __m512i t[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    const __m512i b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]);
+    const __m512i d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  // t[4i + j] holds column j of rows 4i .. 4i + 3, and in its further quarters columns j + 4, ...
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512i a = _mm512_shuffle_i32x4(t[j], t[j + 4], 0x88);
+    const __m512i b = _mm512_shuffle_i32x4(t[j + 8], t[j + 12], 0x88);
+    const __m512i c = _mm512_shuffle_i32x4(t[j], t[j + 4], 0xdd);
+    const __m512i d = _mm512_shuffle_i32x4(t[j + 8], t[j + 12], 0xdd);
+    v[j] = _mm512_shuffle_i32x4(a, b, 0x88);
+    v[j + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
+    v[j + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    v[j + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
+  }
+}
+
+// Columns of v to rows `stride` apart.
+template <class U>
+void store_transposed(__m512i* v, U* to, int64_t stride) {
+  transpose16(v);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) store(to + i * stride, v[i]);
+}
+
 // Where the sums of up to two panels go.
 struct Output {
   float* at;
@@ -129,6 +165,14 @@ inline void finish(const Output& out, int64_t r, int p, __m512 acc) {
   _mm512_mask_storeu_ps(at, out.mask[p], result);
 }
 
+// Outputs are written once and lie far apart: without this every store waits for memory.
+inline void prefetch_outputs(const Output& out, int64_t row, int64_t n) {
+  for (int64_t r = row; r < row + n; ++r) {
+    prefetch(out.at + r * out.stride);
+    prefetch(out.at + r * out.stride + kPanelRows);
+  }
+}
+
 // Float sums per row that wait in scratch between the chunks of two panels.
 constexpr int64_t kAccFloats = 2 * kPanelRows;
 
@@ -138,6 +182,12 @@ constexpr int64_t kMaxRows = 512;
 inline int64_t rows_at_once(int64_t n_in) {
   const int64_t fit = (int64_t{1} << 20) / n_in / 32 * 32;
   return max64(32, min64(kMaxRows, fit));
+}
+
+// Tables of activation scales and sums hold rows next to each other; tiles read up to 15 rows past
+// the last, which are zero.
+inline int64_t table_rows(int64_t n_in) {
+  return rows_at_once(n_in) + 16;
 }
 
 // Rows that gemv takes at a time: with four, a vector of codes is used four times and the

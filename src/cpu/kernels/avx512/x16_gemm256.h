@@ -9,7 +9,7 @@ namespace {
 namespace x16 {
 
 // One step of the walk: a super-block of one or two panels for n_rows rows. The pointers stand at
-// the first row and at the super-block.
+// the first row and at the super-block; in the tables rows lie side by side.
 template <class Chunk>
 struct Step256 {
   const Chunk* chunk;
@@ -17,67 +17,64 @@ struct Step256 {
   int n_panels;
   const int8_t* q;
   int64_t q_stride;
-  const float* d;
-  int64_t d_stride;
-  const int32_t* starts;  // -offset * sum per row and group, rows starts_stride apart
-  int64_t starts_stride;
-  const int16_t* sums;  // per row and 32 values, rows sums_stride apart
-  int64_t sums_stride;
-  float* acc;  // rows kAccFloats apart
+  const float* d;         // activation scale per row
+  const int32_t* starts;  // kGroups per row: -offset * sum of the group
+  const int16_t* sums;    // 8 per row: of each 32 values
+  float* acc;             // rows kAccFloats apart
   bool is_first, is_last;
   Output out;
   Ahead ahead;
 };
 
-// Scratch: the chunk, then sums of the outputs, starts, sums of the activations.
+// Scratch: the chunk, sums of the outputs, then the tables, super-block by super-block.
 template <class Chunk>
 struct Scratch256 {
   Chunk* chunk;
   float* acc;
+  float* d;
   int32_t* starts;
   int16_t* sums;
-  int64_t starts_stride, sums_stride;
 };
 
 template <class Chunk>
 int64_t gemm256_scratch_bytes(int64_t n_in) {
-  return int64_t{sizeof(Chunk)} + rows_at_once(n_in) * (kAccFloats * 4 + n_in / 4 + n_in / 16);
+  return int64_t{sizeof(Chunk)} +
+         table_rows(n_in) * (kAccFloats * 4 + n_in / 256 * (4 + 16 * 4 + 8 * 2));
 }
 template <class Chunk>
 Scratch256<Chunk> divide_scratch256(uint8_t* base, int64_t n_in) {
-  const int64_t rows = rows_at_once(n_in);
+  const int64_t rows = table_rows(n_in), n_blocks = n_in / 256;
   Scratch256<Chunk> s;
   s.chunk = reinterpret_cast<Chunk*>(base);
   s.acc = reinterpret_cast<float*>(base + sizeof(Chunk));
-  s.starts_stride = n_in / 16;
   s.starts = reinterpret_cast<int32_t*>(s.acc + rows * kAccFloats);
-  s.sums_stride = n_in / 32;
-  s.sums = reinterpret_cast<int16_t*>(s.starts + rows * s.starts_stride);
+  s.sums = reinterpret_cast<int16_t*>(s.starts + rows * n_blocks * 16);
+  s.d = reinterpret_cast<float*>(s.sums + rows * n_blocks * 8);
   return s;
 }
 
-// starts: per group of the type -kOffset * (sum of its activations). sums: per 32 activations.
-// Rows [row, row + n).
+// The tables of rows [row, row + n), `stride` rows from one super-block to the next.
 template <int kGroups, int kOffset, bool kHasMin>
-void make_tables256(const ProductArgs& args, int64_t row, int64_t n, int32_t* starts,
-                    int64_t starts_stride, int16_t* sums, int64_t sums_stride) {
+void make_tables256(const ProductArgs& args, int64_t row, int64_t n, int64_t stride, float* d,
+                    int32_t* starts, int16_t* sums) {
   const __m512i factor = _mm512_set1_epi32(-kOffset);
   for (int64_t r = 0; r < n; ++r) {
     const int16_t* from = args.a.sums16 + (row + r) * args.a.sums16_stride;
+    const float* scales = args.a.d + (row + r) * args.a.d_stride;
     for (int64_t b = 0; b < args.w.n_in / 256; ++b) {
+      const int64_t at = b * stride + r;
       const __m256i by16 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 16 * b));
       const __m256i by32 = _mm256_madd_epi16(by16, _mm256_set1_epi16(1));
+      d[at] = scales[b];
       if constexpr (kOffset != 0 && kGroups == 16) {
-        store(starts + r * starts_stride + 16 * b,
-              _mm512_mullo_epi32(_mm512_cvtepi16_epi32(by16), factor));
+        store(starts + 16 * at, _mm512_mullo_epi32(_mm512_cvtepi16_epi32(by16), factor));
       }
       if constexpr (kOffset != 0 && kGroups == 8) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(starts + r * starts_stride + 8 * b),
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(starts + 8 * at),
                             _mm256_mullo_epi32(by32, _mm512_castsi512_si256(factor)));
       }
       if constexpr (kHasMin) {
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + r * sums_stride + 8 * b),
-                         _mm256_cvtepi32_epi16(by32));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + 8 * at), _mm256_cvtepi32_epi16(by32));
       }
     }
   }
@@ -103,11 +100,11 @@ template <class T, class Chunk, bool kStarts, class Unpack, class Rows>
 void walk256(const ProductArgs& args, Unpack unpack, Rows rows) {
   const int64_t n_in = args.w.n_in, n_blocks = n_in / 256;
   const Scratch256<Chunk> s = divide_scratch256<Chunk>(args.scratch, n_in);
-  const int64_t at_once = rows_at_once(n_in);
+  const int64_t at_once = rows_at_once(n_in), stride = table_rows(n_in);
   for (int64_t row = args.row_begin; row < args.row_end; row += at_once) {
     const int64_t n = min64(at_once, args.row_end - row);
-    make_tables256<T::kGroups, kStarts ? T::kOffset : 0, T::kHasMin>(
-        args, row, n, s.starts, s.starts_stride, s.sums, s.sums_stride);
+    make_tables256<T::kGroups, kStarts ? T::kOffset : 0, T::kHasMin>(args, row, n, stride, s.d,
+                                                                     s.starts, s.sums);
     for (int64_t panel = args.panel_begin; panel < args.panel_end; panel += 2) {
       const int n_panels = static_cast<int>(min64(2, args.panel_end - panel));
       const Output out = output_at(args, row, panel, n_panels);
@@ -123,12 +120,9 @@ void walk256(const ProductArgs& args, Unpack unpack, Rows rows) {
                                      n_panels,
                                      args.a.q + row * args.a.q_stride + 256 * b,
                                      args.a.q_stride,
-                                     args.a.d + row * args.a.d_stride + b,
-                                     args.a.d_stride,
-                                     s.starts + T::kGroups * b,
-                                     s.starts_stride,
-                                     s.sums + 8 * b,
-                                     s.sums_stride,
+                                     s.d + b * stride,
+                                     s.starts + b * stride * T::kGroups,
+                                     s.sums + b * stride * 8,
                                      s.acc,
                                      b == 0,
                                      b + 1 == n_blocks,

@@ -23,17 +23,16 @@ struct Chunk32 {
 };
 
 // One step of the walk: a chunk of one or two panels for n_rows rows. The pointers stand at the
-// first row and the chunk's first block.
+// first row and the chunk's first block. Tables hold rows side by side, blocks table_stride apart.
 struct Step32 {
   const Chunk32* chunk;
   int64_t n_rows;
   int n_panels;
   const int8_t* q;
   int64_t q_stride;
-  const float* d;
-  int64_t d_stride;
-  const int32_t* starts;  // accumulator starts per row and block, rows table_stride apart
-  const float* dsums;     // fl(da * sum) per row and block
+  const float* d;         // activation scales
+  const int32_t* starts;  // kMagicBits - offset * sum
+  const float* dsums;     // fl(da * sum)
   int64_t table_stride;
   float* acc;  // rows kAccFloats apart
   int n_blocks;
@@ -46,35 +45,63 @@ struct Step32 {
 struct Scratch32 {
   Chunk32* chunk;
   float* acc;
+  float* d;
   int32_t* starts;
   float* dsums;
-  int64_t table_stride;
   uint8_t* rest;
 };
 
-inline int64_t table_stride32(int64_t n_in) {
+// Tables are written 16 blocks at a time.
+inline int64_t table_blocks32(int64_t n_in) {
   return round_up(n_in / 32, 16);
 }
 inline int64_t gemm32_scratch_bytes(int64_t n_in) {
-  const int64_t rows = rows_at_once(n_in);
-  return int64_t{sizeof(Chunk32)} + rows * (kAccFloats + 2 * table_stride32(n_in)) * 4;
+  return int64_t{sizeof(Chunk32)} + table_rows(n_in) * (kAccFloats + 3 * table_blocks32(n_in)) * 4;
 }
 inline Scratch32 divide_scratch32(uint8_t* base, int64_t n_in) {
-  const int64_t rows = rows_at_once(n_in);
+  const int64_t rows = table_rows(n_in), table = rows * table_blocks32(n_in);
   Scratch32 s;
   s.chunk = reinterpret_cast<Chunk32*>(base);
   s.acc = reinterpret_cast<float*>(base + sizeof(Chunk32));
-  s.table_stride = table_stride32(n_in);
-  s.starts = reinterpret_cast<int32_t*>(s.acc + rows * kAccFloats);
-  s.dsums = reinterpret_cast<float*>(s.starts + rows * s.table_stride);
-  s.rest = reinterpret_cast<uint8_t*>(s.dsums + rows * s.table_stride);
+  s.d = s.acc + rows * kAccFloats;
+  s.starts = reinterpret_cast<int32_t*>(s.d + table);
+  s.dsums = reinterpret_cast<float*>(s.starts + table);
+  s.rest = reinterpret_cast<uint8_t*>(s.dsums + table);
   return s;
 }
 
+// The tables of Step32 for rows [row, row + n).
+template <int kOffset, bool kStarts, bool kHasMin>
+void make_tables32(const ProductArgs& args, int64_t row, int64_t n, const Scratch32& s) {
+  const int64_t n_blocks = args.w.n_in / 32, stride = table_rows(args.w.n_in);
+  for (int64_t r = 0; r < n + 15; r += 16) {
+    for (int64_t b = 0; b < n_blocks; b += 16) {
+      const int64_t left = n_blocks - b;
+      const __mmask16 all = left >= 16 ? __mmask16(0xffff) : __mmask16((1u << left) - 1);
+      __m512i d[16], starts[16], dsums[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        const __mmask16 mask = r + i < n ? all : __mmask16(0);
+        const int64_t at = (row + min64(r + i, n - 1)) * args.a.d_stride + b;
+        d[i] = _mm512_maskz_loadu_epi32(mask, args.a.d + at);
+        const __m512i sum = _mm512_maskz_loadu_epi32(mask, args.a.sums32 + at);
+        const __m512i removed = _mm512_mullo_epi32(sum, _mm512_set1_epi32(kOffset));
+        starts[i] = _mm512_sub_epi32(_mm512_set1_epi32(kMagicBits), removed);
+        dsums[i] =
+            _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(d[i]), _mm512_cvtepi32_ps(sum)));
+      }
+      store_transposed(d, s.d + b * stride + r, stride);
+      if constexpr (kStarts) store_transposed(starts, s.starts + b * stride + r, stride);
+      if constexpr (kHasMin) store_transposed(dsums, s.dsums + b * stride + r, stride);
+    }
+  }
+}
+
+// The same for the rows of gemv, row by row.
 // start = kMagicBits - offset * sum and dsum = fl(da * sum) for rows [row, row + n).
 template <int kOffset, bool kHasMin>
-void make_tables32(const ProductArgs& args, int64_t row, int64_t n, int32_t* starts, float* dsums,
-                   int64_t stride) {
+void make_row_tables32(const ProductArgs& args, int64_t row, int64_t n, int32_t* starts,
+                       float* dsums, int64_t stride) {
   const int64_t n_blocks = args.w.n_in / 32;
   for (int64_t r = 0; r < n; ++r) {
     const int32_t* sums = args.a.sums32 + (row + r) * args.a.d_stride;
@@ -141,12 +168,10 @@ template <class T, bool kSigned, class Rows>
 void walk32(const ProductArgs& args, Rows rows) {
   const int64_t n_in = args.w.n_in, n_blocks = n_in / 32;
   const Scratch32 s = divide_scratch32(args.scratch, n_in);
-  const int64_t at_once = rows_at_once(n_in);
+  const int64_t at_once = rows_at_once(n_in), stride = table_rows(n_in);
   for (int64_t row = args.row_begin; row < args.row_end; row += at_once) {
     const int64_t n = min64(at_once, args.row_end - row);
-    if (!kSigned || T::kHasMin) {
-      make_tables32<T::kOffset, T::kHasMin>(args, row, n, s.starts, s.dsums, s.table_stride);
-    }
+    make_tables32<T::kOffset, !kSigned, T::kHasMin>(args, row, n, s);
     for (int64_t panel = args.panel_begin; panel < args.panel_end; panel += 2) {
       const int n_panels = static_cast<int>(min64(2, args.panel_end - panel));
       const Output out = output_at(args, row, panel, n_panels);
@@ -162,11 +187,10 @@ void walk32(const ProductArgs& args, Rows rows) {
                              n_panels,
                              args.a.q + row * args.a.q_stride + 32 * block,
                              args.a.q_stride,
-                             args.a.d + row * args.a.d_stride + block,
-                             args.a.d_stride,
-                             s.starts + block,
-                             s.dsums + block,
-                             s.table_stride,
+                             s.d + block * stride,
+                             s.starts + block * stride,
+                             s.dsums + block * stride,
+                             stride,
                              s.acc,
                              n_chunk,
                              block == 0,
