@@ -10,7 +10,6 @@
 #   make format     clang-format over the tree
 #   make clean      remove build/ (keeps models/downloads)
 
-CONFIGURE_QUIET := --log-level=WARNING
 JOBS ?= $(shell nproc)
 MODEL := models/downloads/SmolLM2-135M-Instruct.Q4_1.gguf
 FUZZ_SECONDS ?= 60
@@ -27,7 +26,7 @@ build/.packages-%: tools/packages.txt tools/install_packages.sh
 packages: build/.packages-build build/.packages-model build/.packages-test
 
 build: build/.packages-build build/.packages-test
-	@cmake --preset release $(CONFIGURE_QUIET)
+	@cmake --preset release --log-level=WARNING > /dev/null
 	cmake --build --preset release --parallel $(JOBS)
 
 models: build/.packages-model
@@ -37,16 +36,16 @@ demo: models build
 	@tools/demo.sh build/okibi $(MODEL)
 
 test: models build
-	@cmake --preset asan $(CONFIGURE_QUIET)
+	@cmake --preset asan --log-level=WARNING > /dev/null
 	cmake --build --preset asan --parallel $(JOBS)
 	@python3 tools/run_tests.py --label quick release asan
 
 test-all: models build build/.packages-full
-	@cmake --preset asan $(CONFIGURE_QUIET)
+	@cmake --preset asan --log-level=WARNING > /dev/null
 	cmake --build --preset asan --parallel $(JOBS)
-	@cmake --preset tsan $(CONFIGURE_QUIET)
+	@cmake --preset tsan --log-level=WARNING > /dev/null
 	cmake --build --preset tsan --parallel $(JOBS)
-	@cmake --preset fuzz $(CONFIGURE_QUIET)
+	@cmake --preset fuzz --log-level=WARNING > /dev/null
 	cmake --build --preset fuzz --parallel $(JOBS)
 	@tools/fuzz_smoke.sh build/fuzz $(FUZZ_SECONDS)
 	@python3 tools/run_tests.py release asan:quick tsan:quick

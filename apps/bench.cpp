@@ -106,8 +106,7 @@ Status run(BenchFlags& flags) {
                            std::fprintf(stderr, "%s\n", what.c_str());
                          }));
   BenchContext context{.machine = machine_name()};
-  context.model_file =
-      std::filesystem::path(flags.engine.options.model_path).filename().string();
+  context.model_file = std::filesystem::path(flags.engine.options.model_path).filename().string();
   OKIBI_ASSIGN_OR_RETURN(FileMap map, FileMap::open(flags.engine.options.model_path));
   context.model_sha256 = to_hex(sha256(map.bytes()));
   std::fputs(bench_table(flags.plan, result).c_str(), stdout);
@@ -119,8 +118,7 @@ Status run(BenchFlags& flags) {
 }  // namespace
 
 void add_bench(CLI::App& app, int* exit_code) {
-  CLI::App* command =
-      app.add_subcommand("bench", "measure prefill and decode; with --b, A-B-B-A");
+  CLI::App* command = app.add_subcommand("bench", "measure prefill and decode; with --b, A-B-B-A");
   auto flags = std::make_shared<BenchFlags>();
   flags->engine.add(command);
   command->add_option("--depth", flags->depths, "tokens of context before, e.g. 0,4k,16k");

@@ -139,9 +139,9 @@ Result<BenchResult> run_bench(const BenchPlan& plan,
     OKIBI_ASSIGN_OR_RETURN(subject.engine, Engine::open(set.options));
     say("measuring the roofs");
     OKIBI_ASSIGN_OR_RETURN(
-        subject.roofs, engine::measure_roofs({.cpu_level = set.options.cpu_level,
-                                              .n_threads = set.options.n_threads},
-                                             subject.engine->info().file_bytes));
+        subject.roofs, engine::measure_roofs(
+                           {.cpu_level = set.options.cpu_level, .n_threads = set.options.n_threads},
+                           subject.engine->info().file_bytes));
     result.roofs.push_back(subject.roofs);
     result.models.push_back(subject.engine->info());
     const std::vector<MemoryPlan::Row>& memory = subject.engine->memory().rows;

@@ -27,7 +27,7 @@ struct BenchPlan {
   std::vector<uint32_t> depths = {0};
   uint32_t n_prefill = 512;
   uint32_t n_decode = 64;
-  uint32_t n_rounds = 2;             // of A-B-B-A
+  uint32_t n_rounds = 2;  // of A-B-B-A
   uint32_t n_samples_per_block = 2;
 };
 
@@ -37,25 +37,25 @@ struct BenchRow {
   uint32_t depth = 0;
   uint32_t n_tokens = 0;
   std::string set;
-  std::string identity;   // backend, level, types: what computed
+  std::string identity;  // backend, level, types: what computed
   int n_threads = 0;
   std::vector<double> seconds;  // every sample, in order
   double median_s = 0, min_s = 0, max_s = 0;
-  double twin_difference = 0;   // |first block - last block| / their mean, of the medians
+  double twin_difference = 0;  // |first block - last block| / their mean, of the medians
   bool is_flagged = false;
-  double tokens_per_s = 0;      // of the median
-  double bytes_per_token = 0;   // decode: weights, state and K/V read
-  double ops_per_token = 0;     // int8 operations of the matrices, two per multiply-add
+  double tokens_per_s = 0;     // of the median
+  double bytes_per_token = 0;  // decode: weights, state and K/V read
+  double ops_per_token = 0;    // int8 operations of the matrices, two per multiply-add
   double share_of_bandwidth = 0, share_of_peak = 0;  // 0 when no roof is known
-  uint64_t logits_hash = 0;     // of the last sample: equal for equal work
+  uint64_t logits_hash = 0;                          // of the last sample: equal for equal work
 };
 
 struct BenchResult {
   std::vector<BenchRow> rows;
-  std::vector<ops::Roofs> roofs;             // beside sets
-  std::vector<ModelInfo> models;             // beside sets
-  std::vector<uint64_t> planned_cache_bytes; // beside sets: K/V and state
-  uint64_t peak_resident_bytes = 0;          // of the process, all sets together
+  std::vector<ops::Roofs> roofs;              // beside sets
+  std::vector<ModelInfo> models;              // beside sets
+  std::vector<uint64_t> planned_cache_bytes;  // beside sets: K/V and state
+  uint64_t peak_resident_bytes = 0;           // of the process, all sets together
 };
 
 // `say` is told what is being measured, for a progress line.

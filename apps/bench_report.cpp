@@ -98,8 +98,9 @@ std::string bench_table(const BenchPlan& plan, const BenchResult& result) {
   }
   if (std::any_of(result.rows.begin(), result.rows.end(),
                   [](const BenchRow& r) { return r.is_flagged; })) {
-    out += "! the first and last block of this row differ by more than 5 %: the machine was not "
-           "steady, measure again\n";
+    out +=
+        "! the first and last block of this row differ by more than 5 %: the machine was not "
+        "steady, measure again\n";
   }
   for (size_t s = 0; s < plan.sets.size(); ++s) {
     out += fmt::format("set {}: file {:.1f} MiB, planned K/V and state {:.1f} MiB\n",

@@ -9,7 +9,7 @@ namespace okibi::apps {
 
 // What stands in every row besides the numbers.
 struct BenchContext {
-  std::string machine;   // processor name
+  std::string machine;  // processor name
   std::string model_file;
   std::string model_sha256;  // empty when it was not computed
 };

@@ -18,6 +18,7 @@ void add_perplexity(CLI::App& app, int* exit_code);
 void add_run(CLI::App& app, int* exit_code);
 void add_quantize(CLI::App& app, int* exit_code);
 void add_synth(CLI::App& app, int* exit_code);
+void add_tokenize(CLI::App& app, int* exit_code);
 
 // Prints "okibi: <message>" to standard error and returns the exit code for it (1).
 int report(const Status& status);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "apps/progress.h"
 #include "apps/terminal.h"
 
 namespace okibi::apps {

@@ -15,6 +15,7 @@
 #include "apps/commands.h"
 #include "apps/printable.h"
 #include "apps/progress.h"
+#include "apps/terminal.h"
 #include "gguf/check_data.h"
 #include "gguf/reader.h"
 #include "gguf/value.h"
@@ -170,7 +171,7 @@ void print_tensors(const gguf::File& file) {
   width = std::min<size_t>(width, 48);
   for (const auto& info : file.tensors()) {
     fmt::print("  {:<{}}  {:<7}  {:<24}  {:>10}\n", printable(info.name, 200), width,
-               name_of(info.type), shape_words(info), bytes_text(info.n_bytes));
+               name_of(info.type), shape_words(info), format_bytes(info.n_bytes));
   }
 }
 
@@ -182,7 +183,7 @@ void print_totals(const Totals& totals) {
                                             : 8.0 * static_cast<double>(t.n_bytes) /
                                                   static_cast<double>(t.n_parameters);
     fmt::print("  {:<8} {:>8} {:>12} {:>12} {:>8.2f}\n", name, t.n_tensors,
-               count_text(t.n_parameters), bytes_text(t.n_bytes), bits);
+               count_text(t.n_parameters), format_bytes(t.n_bytes), bits);
   };
   for (const auto& [type, total] : totals.by_type) line(name_of(type), total);
   line("total", totals.all);
@@ -191,14 +192,14 @@ void print_totals(const Totals& totals) {
 void print_tables(const gguf::File& file, const InspectFlags& flags) {
   const Totals totals = count_totals(file);
   fmt::print("{}: GGUF version {}, {}{}\n", printable(file.path(), 400), file.version(),
-             bytes_text(file.file_bytes()),
+             format_bytes(file.file_bytes()),
              file.n_shards() > 1 ? fmt::format(" in {} shards", file.n_shards()) : "");
   print_metadata(file);
   if (flags.tensors) print_tensors(file);
   print_totals(totals);
   fmt::print("\nMemory needed\n");
   for (const MemoryLine& line : memory_needed(totals)) {
-    fmt::print("  {:<24} {:>12}\n", line.what, bytes_text(line.n_bytes));
+    fmt::print("  {:<24} {:>12}\n", line.what, format_bytes(line.n_bytes));
   }
   for (const std::string& warning : file.warnings()) fmt::print("warning: {}\n", warning);
 }
@@ -247,14 +248,15 @@ void print_json(const gguf::File& file) {
 }
 
 Status check_contents(const gguf::File& file) {
-  uint64_t total = 0, done = 0;
-  for (const auto& info : file.tensors()) total += info.n_bytes;
-  Progress progress("checking", total, true);
+  constexpr double kMiB = 1 << 20;
+  double total = 0, done = 0;
+  for (const auto& info : file.tensors()) total += static_cast<double>(info.n_bytes) / kMiB;
+  Progress progress("checking", "MiB");
   for (const auto& info : file.tensors()) {
-    progress.update(done, info.name);
+    progress.update(done, total, info.name);
     OKIBI_RETURN_IF_ERROR(gguf::check_tensor_data(file, info).with_context(file.path()));
     file.release(info);
-    done += info.n_bytes;
+    done += static_cast<double>(info.n_bytes) / kMiB;
   }
   return ok_status();
 }

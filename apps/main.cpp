@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   okibi::apps::add_inspect(app, &exit_code);
   okibi::apps::add_quantize(app, &exit_code);
   okibi::apps::add_synth(app, &exit_code);
+  okibi::apps::add_tokenize(app, &exit_code);
   okibi::apps::add_bench(app, &exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;

@@ -57,14 +57,6 @@ std::string printable(std::string_view text, size_t max_bytes) {
   return out;
 }
 
-std::string bytes_text(uint64_t n_bytes) {
-  const double n = static_cast<double>(n_bytes);
-  if (n_bytes < 1u << 10) return fmt::format("{} B", n_bytes);
-  if (n_bytes < 1u << 20) return fmt::format("{:.1f} KiB", n / 1024);
-  if (n_bytes < 1u << 30) return fmt::format("{:.1f} MiB", n / (1 << 20));
-  return fmt::format("{:.2f} GiB", n / (1 << 30));
-}
-
 std::string count_text(uint64_t n) {
   const double value = static_cast<double>(n);
   if (n < 10'000) return fmt::format("{}", n);

@@ -12,8 +12,6 @@ namespace okibi::apps {
 // become \n, \t or \xNN. At most about `max_bytes` of the input are shown.
 std::string printable(std::string_view text, size_t max_bytes);
 
-// "512 B", "1.5 KiB", "98.3 MiB", "2.25 GiB".
-std::string bytes_text(uint64_t n_bytes);
 // "960", "134.5 M", "1.12 B".
 std::string count_text(uint64_t n);
 

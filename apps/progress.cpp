@@ -1,62 +1,78 @@
-// See progress.h.
 #include "apps/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "apps/terminal.h"
 #include "base/clock.h"
 
 namespace okibi::apps {
+namespace {
 
-Progress::Progress(std::string title, uint64_t total, bool unit_bytes)
-    : title_(std::move(title)),
-      total_(total),
-      unit_bytes_(unit_bytes),
-      is_terminal_(isatty(STDERR_FILENO) == 1),
-      start_s_(seconds_now()) {}
+// Shorter work shows nothing; a log should not fill with lines that nobody waits for.
+constexpr double kSecondsUntilShown = 0.5, kSecondsUntilLines = 5;
+constexpr double kSecondsBetweenDraws = 0.1;
+
+}  // namespace
+
+Progress::Progress(std::string label, std::string unit)
+    : label_(std::move(label)),
+      unit_(std::move(unit)),
+      start_(seconds_now()),
+      is_terminal_(is_terminal(stderr)) {}
 
 Progress::~Progress() {
-  clear();
+  finish();
+}
+
+void Progress::update(double done, double total, std::string_view detail) {
+  const double now = seconds_now();
+  const double elapsed = now - start_;
+  if (is_finished_ || total <= 0 ||
+      elapsed < (is_terminal_ ? kSecondsUntilShown : kSecondsUntilLines)) {
+    return;
+  }
+  if (!is_terminal_) {
+    const int tenth = static_cast<int>(std::clamp(done / total, 0.0, 1.0) * 10);
+    if (tenth <= last_tenth_) return;
+    last_tenth_ = tenth;
+    fmt::print(stderr, "{}: {} %\n", label_, tenth * 10);
+    return;
+  }
+  if (now - last_drawn_ < kSecondsBetweenDraws) return;
+  last_drawn_ = now;
+  is_visible_ = true;
+  draw(done, total, elapsed, detail);
+}
+
+void Progress::draw(double done, double total, double elapsed, std::string_view detail) const {
+  constexpr size_t kWidth = 24;
+  const double share = std::clamp(done / total, 0.0, 1.0);
+  const auto n_full = static_cast<size_t>(share * kWidth);
+  std::string line = fmt::format("\r{} [{}{}] {:3.0f} %", label_, std::string(n_full, '#'),
+                                 std::string(kWidth - n_full, '.'), share * 100);
+  if (!unit_.empty()) {
+    line +=
+        fmt::format("  {:.0f}/{:.0f} {}, {}/s", done, total, unit_, format_rate(done / elapsed));
+  }
+  if (done > 0) {
+    line += fmt::format(", {} left", format_seconds(elapsed * (total - done) / done));
+  }
+  if (!detail.empty()) line += fmt::format("  {:.32}", detail);
+  std::fprintf(stderr, "%s\x1b[K", line.c_str());
+  std::fflush(stderr);
 }
 
 void Progress::clear() {
-  if (is_drawn_) fmt::print(stderr, "\r\033[K");
-  is_drawn_ = false;
+  if (is_visible_) std::fputs("\r\x1b[K", stderr);
+  is_visible_ = false;
 }
 
-void Progress::update(uint64_t done, std::string_view detail) {
-  const double share = total_ == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total_);
-  if (is_terminal_) {
-    const double now = seconds_now();
-    if (now - last_draw_s_ < 0.1 && done < total_) return;
-    last_draw_s_ = now;
-    draw(share, done, detail);
-    return;
-  }
-  const int tenth = static_cast<int>(share * 10);
-  if (tenth <= last_tenth_) return;
-  last_tenth_ = tenth;
-  fmt::print(stderr, "{}: {} %\n", title_, tenth * 10);
-}
-
-void Progress::draw(double share, uint64_t done, std::string_view detail) {
-  constexpr int kWidth = 30;
-  constexpr double kMiB = 1 << 20;
-  const int filled = static_cast<int>(share * kWidth);
-  const double elapsed = seconds_now() - start_s_;
-  std::string amount = unit_bytes_
-                           ? fmt::format("{:.0f}/{:.0f} MiB", static_cast<double>(done) / kMiB,
-                                         static_cast<double>(total_) / kMiB)
-                           : fmt::format("{}/{}", done, total_);
-  if (share > 0.02 && share < 1) {
-    amount += fmt::format(", {:.0f} s left", elapsed / share * (1 - share));
-  }
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f} % {} {:.40}\033[K", title_, std::string(filled, '='),
-             std::string(kWidth - filled, ' '), share * 100, amount, detail);
-  std::fflush(stderr);
-  is_drawn_ = true;
+void Progress::finish() {
+  clear();
+  is_finished_ = true;
 }
 
 }  // namespace okibi::apps

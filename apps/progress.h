@@ -1,8 +1,8 @@
-// How far a long piece of work has come, on standard error: a bar that redraws itself where that is
-// a terminal, a line at every tenth where it is not. One thread.
+// How far a long piece of work has come, on standard error: a bar with rate and time left that
+// redraws itself where that is a terminal, a line at every tenth where it is not. Nothing is shown
+// for work that is over in a moment, and the bar is erased at the end. One thread at a time.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,27 +10,26 @@ namespace okibi::apps {
 
 class Progress {
  public:
-  // `unit_bytes`: the total is bytes and shown as MiB; otherwise it is a count.
-  Progress(std::string title, uint64_t total, bool unit_bytes);
-  ~Progress();  // ends the line
+  // `unit`: what is counted ("tokens", "MiB"); empty for a bare percentage.
+  Progress(std::string label, std::string unit);
+  ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   // `detail` names what is worked on; shown on terminals only.
-  void update(uint64_t done, std::string_view detail);
-  // Clears the bar so that other output can be printed.
+  void update(double done, double total, std::string_view detail = {});
+  // Erases the bar so that other output can be printed; the next update draws it again.
   void clear();
+  // Erases the bar for good.
+  void finish();
 
  private:
-  void draw(double share, uint64_t done, std::string_view detail);
+  void draw(double done, double total, double elapsed, std::string_view detail) const;
 
-  std::string title_;
-  uint64_t total_;
-  bool unit_bytes_;
-  bool is_terminal_;
-  bool is_drawn_ = false;
+  std::string label_, unit_;
+  double start_ = 0, last_drawn_ = 0;
   int last_tenth_ = 0;
-  double start_s_, last_draw_s_ = -1;
+  bool is_terminal_, is_finished_ = false, is_visible_ = false;
 };
 
 }  // namespace okibi::apps

@@ -18,6 +18,7 @@
 #include "apps/commands.h"
 #include "apps/printable.h"
 #include "apps/progress.h"
+#include "apps/terminal.h"
 #include "apps/quantize_plan.h"
 #include "base/checked_math.h"
 #include "base/clock.h"
@@ -196,18 +197,18 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
   declare(file, plan, wanted, &writer);
   attempt.status = writer.begin(flags.out);
   if (!attempt.status.ok()) return attempt;
-  uint64_t total = 0, done = 0;
-  for (const TensorPlan& tensor : plan) total += tensor.source->n_bytes;
-  Progress progress("quantizing", total, true);
+  constexpr double kMiB = 1 << 20;
+  double total = 0, done = 0;
+  for (const TensorPlan& tensor : plan) total += static_cast<double>(tensor.source->n_bytes) / kMiB;
+  Progress progress("quantizing", "MiB");
   for (const TensorPlan& tensor : plan) {
     uint64_t tensor_done = 0;
     const uint64_t tensor_bytes = row_bytes(tensor.target, tensor.source->n_elements());
     const TensorResult result =
         quantizer->run(file, tensor, [&](std::span<const uint8_t> bytes) -> Status {
           const double share = static_cast<double>(tensor_done) / static_cast<double>(tensor_bytes);
-          progress.update(
-              done + static_cast<uint64_t>(share * static_cast<double>(tensor.source->n_bytes)),
-              tensor.source->name);
+          progress.update(done + share * static_cast<double>(tensor.source->n_bytes) / kMiB, total,
+                          tensor.source->name);
           tensor_done += bytes.size();
           return writer.write(bytes);
         });
@@ -217,14 +218,14 @@ Attempt write_file(const gguf::File& file, const std::vector<TensorPlan>& plan, 
       return attempt;
     }
     file.release(*tensor.source);
-    done += tensor.source->n_bytes;
+    done += static_cast<double>(tensor.source->n_bytes) / kMiB;
     attempt.worst_error = std::max(attempt.worst_error, result.relative_rms);
     if (!flags.quiet) {
       progress.clear();
       print_tensor(tensor, result.relative_rms);
     }
   }
-  progress.update(total, "");
+  progress.finish();
   attempt.status = writer.finish();
   return attempt;
 }
@@ -272,7 +273,7 @@ Status quantize(const QuantizeFlags& flags) {
     OKIBI_RETURN_IF_ERROR(validate(flags.out, plan));
     OKIBI_ASSIGN_OR_RETURN(const gguf::File result, gguf::File::open(flags.out));
     fmt::print("{}: {} ({} in the input), largest error {:.4f} %, {:.1f} s\n", flags.out,
-               bytes_text(result.file_bytes()), bytes_text(file.file_bytes()),
+               format_bytes(result.file_bytes()), bytes_text(file.file_bytes()),
                100 * attempt.worst_error, seconds_now() - start_s);
     return ok_status();
   }

@@ -12,6 +12,7 @@
 
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
+#include "apps/progress.h"
 #include "apps/terminal.h"
 #include "okibi/generate.h"
 

@@ -27,9 +27,6 @@ void on_interrupt(int signal_number) {
   }
 }
 
-constexpr double kSecondsUntilShown = 0.5;  // shorter work shows no bar
-constexpr double kSecondsBetweenDraws = 0.1;
-
 }  // namespace
 
 bool is_terminal(std::FILE* file) {
@@ -63,47 +60,6 @@ std::string format_seconds(double seconds) {
 
 std::string format_rate(double per_second) {
   return per_second < 100 ? fmt::format("{:.1f}", per_second) : fmt::format("{:.0f}", per_second);
-}
-
-Progress::Progress(std::string label, std::string unit)
-    : label_(std::move(label)),
-      unit_(std::move(unit)),
-      start_(seconds_now()),
-      enabled_(is_terminal(stderr)) {}
-
-Progress::~Progress() {
-  finish();
-}
-
-void Progress::update(double done, double total) {
-  const double now = seconds_now();
-  const double elapsed = now - start_;
-  if (!enabled_ || total <= 0 || elapsed < kSecondsUntilShown ||
-      now - last_drawn_ < kSecondsBetweenDraws) {
-    return;
-  }
-  last_drawn_ = now;
-  visible_ = true;
-  const double share = std::clamp(done / total, 0.0, 1.0);
-  constexpr size_t kWidth = 24;
-  const auto n_full = static_cast<size_t>(share * kWidth);
-  std::string line = fmt::format("\r{} [{}{}] {:3.0f} %", label_, std::string(n_full, '#'),
-                                 std::string(kWidth - n_full, '.'), share * 100);
-  if (!unit_.empty()) {
-    line +=
-        fmt::format("  {:.0f}/{:.0f} {}, {}/s", done, total, unit_, format_rate(done / elapsed));
-  }
-  if (done > 0) {
-    line += fmt::format(", {} left", format_seconds(elapsed * (total - done) / done));
-  }
-  std::fprintf(stderr, "%s\x1b[K", line.c_str());
-  std::fflush(stderr);
-}
-
-void Progress::finish() {
-  if (visible_) std::fputs("\r\x1b[K", stderr);
-  visible_ = false;
-  enabled_ = false;
 }
 
 Result<std::string> read_text(const std::string& path) {

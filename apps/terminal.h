@@ -1,4 +1,4 @@
-// What commands show people: progress bars, sizes and times in words, and Ctrl-C as a flag. All of
+// What commands show people: sizes and times in words, and Ctrl-C as a flag. All of
 // it goes to standard error; standard output belongs to results.
 #pragma once
 
@@ -24,25 +24,6 @@ constexpr int kExitInterrupted = 130;
 std::string format_bytes(uint64_t n_bytes);  // "93.8 MiB"
 std::string format_seconds(double seconds);  // "0.42 s", "3 min 05 s"
 std::string format_rate(double per_second);  // "812", "43.7"
-
-// A bar with rate and time left. Drawn only on a terminal and only when the work turns out to take
-// more than a moment; erased at the end. One thread at a time.
-class Progress {
- public:
-  // `unit`: "tokens"; empty for a bare percentage.
-  Progress(std::string label, std::string unit);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void update(double done, double total);
-  void finish();  // erases the bar
-
- private:
-  std::string label_, unit_;
-  double start_ = 0, last_drawn_ = 0;
-  bool enabled_ = false, visible_ = false;
-};
 
 // All of a file, or of standard input for "-". Broken UTF-8 becomes U+FFFD.
 Result<std::string> read_text(const std::string& path);

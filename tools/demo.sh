@@ -10,6 +10,6 @@ show() {
   printf '\n'
   "$@"
 }
-show "$program" run -m "$model" -p "What is the capital of France?"
-show "$program" run -m "$model" -p "Write two sentences about the sea at night."
+show "$program" run -m "$model" -n 96 -p "Write a haiku about a river."
+show "$program" run -m "$model" -n 96 -p "Why is the sky blue?"
 show "$program" ask -m "$model" --state @models/demo/state.txt --questions models/demo/questions.json

@@ -17,8 +17,6 @@
 namespace okibi::cpu {
 namespace {
 
-// Kernels read whole vectors: every buffer is readable this far past its end.
-constexpr uint64_t kReadPast = 64;
 // Rows of exactly a multiple of 4 KiB would all fall into the same sets of the first-level cache.
 constexpr int64_t kCacheSetSpan = 4096;
 

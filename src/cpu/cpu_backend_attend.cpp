@@ -51,7 +51,8 @@ Status CpuBackend::set_kv(const ops::KvConfig& config) {
   if (!checked_mul(kv_layout_.page_bytes, config.max_pages, &n_bytes)) {
     return resource_exhausted("K/V pages: count x size does not fit 64 bits");
   }
-  OKIBI_RETURN_IF_ERROR(grow(kv_memory_, n_bytes, /*huge=*/true).with_context("K/V pages"));
+  OKIBI_RETURN_IF_ERROR(
+      grow(kv_memory_, n_bytes + kReadPast, /*huge=*/true).with_context("K/V pages"));
   attend_record_offset_ = round_up_16(scratch);
   attend_scratch_stride_ =
       align_up(static_cast<uint64_t>(attend_record_offset_ + records) * sizeof(float), 4096) + 64;

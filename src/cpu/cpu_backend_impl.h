@@ -20,6 +20,8 @@ namespace okibi::cpu {
 
 // Raised whenever the arithmetic of a kernel changes, so that saved states are not mixed.
 constexpr int kKernelRevision = 1;
+// Kernels read whole vectors: every buffer is readable this far past its end.
+constexpr uint64_t kReadPast = 64;
 // The tallest panel of any layout.
 constexpr int64_t kMaxPanelRows = 64;
 

@@ -92,7 +92,8 @@ struct LinearKernels {
   int32_t gemm_min_rows = 2;
 };
 
-// Consecutive keys and values of one head, rows in the stored type back to back.
+// Consecutive keys and values of one head, rows in the stored type back to back, readable 64 bytes
+// past their end.
 struct KvRun {
   const uint8_t* k = nullptr;
   const uint8_t* v = nullptr;

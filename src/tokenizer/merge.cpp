@@ -2,6 +2,7 @@
 #include "tokenizer/merge.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "base/check.h"
@@ -21,17 +22,22 @@ void MergeTable::reserve(size_t n_merges) {
   while (slots < 2 * n_merges) slots *= 2;
   slots_.assign(slots, Slot());
   mask_ = slots - 1;
+  filter_.assign(slots / 8, 0);  // eight bits a slot, sixteen or more a merge
+  filter_shift_ = 64 - std::countr_zero(slots * 8);
 }
 
 bool MergeTable::insert(uint32_t left, uint32_t right, Merge merge) {
   const uint64_t key = key_of(left, right);
-  for (size_t i = slot_of(key);; i = (i + 1) & mask_) {
+  const uint64_t hash = hash_of(key);
+  for (size_t i = hash & mask_;; i = (i + 1) & mask_) {
     Slot& slot = slots_[i];
     if (slot.key == key) return false;
     if (slot.key != kFree) continue;
     CHECK(2 * size_ < slots_.size(), "more merges than reserved");
     slot.key = key;
     slot.merge = merge;
+    const uint64_t bit = hash >> filter_shift_;
+    filter_[bit >> 6] |= uint64_t{1} << (bit & 63);
     ++size_;
     return true;
   }
@@ -56,6 +62,7 @@ void Merger::run_short(std::vector<uint32_t>* symbols) {
     ranks[i] = merge.rank;
     results[i] = merge.result;
   };
+  for (size_t i = 0; i + 1 < n; ++i) table_.prefetch(ids[i], ids[i + 1]);
   for (size_t i = 0; i + 1 < n; ++i) look_up(i);
   ranks[n - 1] = kNoRank;
   results[n - 1] = 0;
@@ -66,6 +73,8 @@ void Merger::run_short(std::vector<uint32_t>* symbols) {
     }
     if (ranks[best] == kNoRank) break;
     ids[best] = results[best];
+    if (best + 2 < n) table_.prefetch(ids[best], ids[best + 2]);
+    if (best > 0) table_.prefetch(ids[best - 1], ids[best]);
     for (size_t i = best + 1; i + 1 < n; ++i) {
       ids[i] = ids[i + 1];
       ranks[i] = ranks[i + 1];

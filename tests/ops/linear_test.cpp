@@ -157,8 +157,8 @@ TEST_P(Linear, EmbedReadsRowsBackExactly) {
   run_step(*backend, step, [&] { backend->embed(w, out); });
   for (int64_t r = 0; r < 70; ++r) {
     const std::span<const float> row = backend->read(out, r);
-    EXPECT_TRUE(std::equal(row.begin(), row.end(),
-                           m.values.begin() + tokens[static_cast<size_t>(r)] * kIn))
+    EXPECT_TRUE(
+        std::equal(row.begin(), row.end(), m.values.begin() + tokens[static_cast<size_t>(r)] * kIn))
         << "token " << tokens[static_cast<size_t>(r)];
   }
 }
@@ -205,8 +205,9 @@ TEST_P(Linear, PerfOfRealShapes) {
       time_case(std::string(cpu_level_name(GetParam().level)) + "." +
                     std::string(name_of(GetParam().type)) + " 1024 x 4608 rows " +
                     std::to_string(n),
-                2.0 * 1024 * 4608 * n, "GOP/s",
-                [&] { backend->project(in, {&w, 1}, {&out, 1}); });
+                2.0 * 1024 * 4608 * n, "GOP/s", [&] {
+                  backend->project(in, {&w, 1}, {&out, 1});
+                });
     });
   }
 }
@@ -224,8 +225,8 @@ TEST(LinearErrors, AWeightThatNoKernelReadsIsRefusedByName) {
 
 TEST(BackendIdentity, NamesEverythingThatResultsDependOn) {
   const auto backend = open(CpuLevel::kReference, 1, true);
-  ASSERT_TRUE(backend->set_kv({.layers = {{1, 32, 32}}, .type = ops::KvType::kQ8_0, .max_pages = 1})
-                  .ok());
+  ASSERT_TRUE(
+      backend->set_kv({.layers = {{1, 32, 32}}, .type = ops::KvType::kQ8_0, .max_pages = 1}).ok());
   EXPECT_EQ(backend->numeric_identity(), "cpu/reference/r1/kv=q8_0/act=f32");
   for (const CpuLevel level : host_levels()) {
     EXPECT_NE(open(level)->numeric_identity().find(cpu_level_name(level)), std::string::npos);

@@ -146,22 +146,24 @@ TEST_P(Rowwise, PerfOfRealRows) {
   for (const uint32_t n : {1u, 512u}) {
     const int64_t d = 1024, f = 4608;
     const ops::Rows x = make_rows(*backend, n, d, random_floats(n * d, 1));
+    const ops::Rows h = make_rows(*backend, n, d, random_floats(n * d, 5));
     const ops::Rows g = make_rows(*backend, n, f, random_floats(n * f, 2));
     const ops::Rows u = make_rows(*backend, n, f, random_floats(n * f, 3));
     const ops::Rows y = make_rows(*backend, n, f);
+    const ops::Rows y1 = make_rows(*backend, n, d);
     const ops::Vector gamma = *backend->add_vector(random_floats(d, 4));
-    const ops::Vector head_gamma = *backend->add_vector(random_floats(64, 4));
+    const ops::Vector head_gamma = *backend->add_vector(std::vector<float>(64, 1.0f));
     ops::RopeConfig c;
     c.head_dim = c.n_rot = 64;
     const ops::Rope rope = backend->add_rope(c);
     run_step(*backend, Step::plain(n), [&] {
       const std::string suffix = " rows " + std::to_string(n);
       time_case(level + ".rms_norm 1024" + suffix, n * d, "Gvalues/s",
-                [&] { backend->rms_norm(x, gamma, 1e-5f, x); });
+                [&] { backend->rms_norm(x, gamma, 1e-5f, y1); });
       time_case(level + ".norm_heads 16x64" + suffix, n * d, "Gvalues/s",
-                [&] { backend->norm_heads(x, head_gamma, 1e-5f); });
+                [&] { backend->norm_heads(h, head_gamma, 1e-5f); });
       time_case(level + ".rope 16x64" + suffix, n * d, "Gvalues/s",
-                [&] { backend->rope(x, rope); });
+                [&] { backend->rope(h, rope); });
       time_case(level + ".silu_mul 4608" + suffix, n * f, "Gvalues/s",
                 [&] { backend->silu_mul(g, u, y); });
     });

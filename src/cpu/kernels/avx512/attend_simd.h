@@ -24,10 +24,8 @@ inline __m512 load_values(const uint8_t* row, int64_t c, __mmask16 mask) {
     const uint8_t* block = row + c / 2 * 34;
     uint16_t d;
     __builtin_memcpy(&d, block, sizeof d);
-    const __m128i q =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2 + (c % 2) * 16));
-    return _mm512_mul_ps(_mm512_set1_ps(_cvtsh_ss(d)),
-                         _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q)));
+    const __m128i q = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 2 + (c % 2) * 16));
+    return _mm512_mul_ps(_mm512_set1_ps(_cvtsh_ss(d)), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q)));
   }
 }
 
@@ -82,12 +80,13 @@ struct Partition {
   const uint8_t* v[kAttendPartition];
   int32_t n = 0;
   int32_t n_rows = 0;  // query rows
+  int64_t k_dim = 0, v_dim = 0;
   int64_t k_chunks = 0, v_chunks = 0;
   __mmask16 k_tail = 0, v_tail = 0;  // lanes of the last chunk
-  float* q = nullptr;       // (n_rows, 16 k_chunks), zero-padded
-  float* scores = nullptr;  // (n_rows, kAttendPartition)
-  float* keys = nullptr;    // 16 keys, transposed: (16 k_chunks, 16)
-  float* values = nullptr;  // (kAttendValueRows, 16 v_chunks)
+  float* q = nullptr;                // (n_rows, 16 k_chunks), zero-padded
+  float* scores = nullptr;           // (n_rows, kAttendPartition)
+  float* keys = nullptr;             // 16 keys, transposed: (16 k_chunks, 16)
+  float* values = nullptr;           // (kAttendValueRows, 16 v_chunks)
   __mmask16 k_mask(int64_t c) const { return c + 1 == k_chunks ? k_tail : __mmask16{0xffff}; }
   __mmask16 v_mask(int64_t c) const { return c + 1 == v_chunks ? v_tail : __mmask16{0xffff}; }
 };

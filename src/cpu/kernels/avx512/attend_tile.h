@@ -109,7 +109,9 @@ inline void accumulate_rows(const Partition& p, int32_t first_value, int32_t beg
   }
 }
 
-inline int32_t min_of(int32_t a, int32_t b) { return a < b ? a : b; }
+inline int32_t min_of(int32_t a, int32_t b) {
+  return a < b ? a : b;
+}
 
 template <int kType>
 void score_tile(const Partition& p, float scale, const int32_t* n_keys) {

@@ -17,8 +17,7 @@ void rms_norm(const float* x, const float* gamma, int64_t n, float eps, float* o
   for (int64_t i = 0; i < n; i += 16) {
     const __mmask16 mask = tail_mask(i, n);
     const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), inverse);
-    _mm512_mask_storeu_ps(out + i, mask,
-                          _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, gamma + i)));
+    _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, gamma + i)));
   }
 }
 

@@ -29,8 +29,7 @@ void store_q8_0(const float* x, int64_t n, uint8_t* dst) {
     const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
     const bool tiny = largest < 1e-30f;
     const __m512 inverse = _mm512_set1_ps(tiny ? 0.0f : 127.0f / largest);
-    const uint16_t d =
-        tiny ? uint16_t{0} : static_cast<uint16_t>(_cvtss_sh(largest / 127.0f, 0));
+    const uint16_t d = tiny ? uint16_t{0} : static_cast<uint16_t>(_cvtss_sh(largest / 127.0f, 0));
     __builtin_memcpy(dst, &d, sizeof d);
     const __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
     const __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));

@@ -17,8 +17,7 @@ void rope_adjacent(float* x, int32_t n_heads, int32_t head_dim, int32_t n_rot,
       const int32_t left = half - i < 8 ? half - i : 8;
       const auto pairs = static_cast<__mmask16>((1u << left) - 1);
       const auto values = static_cast<__mmask16>((1u << (2 * left)) - 1);
-      const __m512 c =
-          _mm512_permutexvar_ps(twice, _mm512_maskz_loadu_ps(pairs, cos_sin + i));
+      const __m512 c = _mm512_permutexvar_ps(twice, _mm512_maskz_loadu_ps(pairs, cos_sin + i));
       const __m512 s =
           _mm512_permutexvar_ps(twice, _mm512_maskz_loadu_ps(pairs, cos_sin + half + i));
       const __m512 v = _mm512_maskz_loadu_ps(values, x + 2 * i);

@@ -60,6 +60,8 @@ void short_conv(const ShortConvArgs& a) {
 
 }  // namespace
 
-void install_short_conv(KernelTable& table) { table.short_conv = short_conv; }
+void install_short_conv(KernelTable& table) {
+  table.short_conv = short_conv;
+}
 
 }  // namespace okibi::cpu::avx512
