@@ -93,6 +93,18 @@ void fill_shares(BenchRow& row, const ops::Roofs& roofs) {
   }
 }
 
+// One sample of each test at the last depth, with the time of every operation.
+Result<Engine::Profile> take_profile(Subject& subject, const BenchPlan& plan) {
+  subject.engine->set_profiling(true);
+  uint64_t hash = 0;
+  for (BenchTest test : {BenchTest::kPrefill, BenchTest::kDecode}) {
+    const uint32_t n = test == BenchTest::kPrefill ? plan.n_prefill : plan.n_decode;
+    if (n > 0) OKIBI_RETURN_IF_ERROR(take_sample(subject, test, n, &hash).status());
+  }
+  subject.engine->set_profiling(false);
+  return subject.engine->take_profile();
+}
+
 // After the tests: the buffer that is read is as large as the model and would count as its memory.
 Status measure_roofs(const std::vector<Subject>& subjects, BenchResult& result) {
   for (const Subject& subject : subjects) {
@@ -171,6 +183,9 @@ Result<BenchResult> run_bench(const BenchPlan& plan,
     }
   }
   result.peak_resident_bytes = peak_resident_bytes();
+  if (plan.profile) {
+    OKIBI_ASSIGN_OR_RETURN(result.profile, take_profile(subjects.front(), plan));
+  }
   say("measuring the roofs");
   OKIBI_RETURN_IF_ERROR(measure_roofs(subjects, result));
   return result;
