@@ -13,6 +13,7 @@
 
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
+#include "apps/printable.h"
 #include "apps/terminal.h"
 #include "decide/question.h"
 #include "okibi/decision.h"
@@ -32,31 +33,16 @@ struct Flags {
 };
 
 constexpr size_t kBarWidth = 30;
-constexpr size_t kMostLabelWidth = 32;
+constexpr size_t kMostLabelBytes = 40;
 
 size_t n_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
-// Ids, keys and levels are strangers' text: control characters must not reach the terminal. Cut to
-// the table's width.
+// Ids, keys and levels are strangers' text.
 std::string shown(std::string_view text) {
-  std::string out;
-  size_t n = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
-    const bool begins = (c & 0xc0) != 0x80;
-    if (begins && ++n == kMostLabelWidth && n_characters(text) > kMostLabelWidth) {
-      return out + "~";
-    }
-    // C1 controls are two bytes that begin with c2.
-    const bool is_c1 =
-        c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (is_c1) ++i;
-    out += c < 0x20 || c == 0x7f || is_c1 ? '?' : text[i];
-  }
-  return out;
+  return printable(text, kMostLabelBytes);
 }
 
 std::string option_label(const Question& question, size_t i) {

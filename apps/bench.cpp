@@ -3,12 +3,12 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "apps/bench_report.h"
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
+#include "apps/terminal.h"
 #include "base/hash.h"
 #include "platform/file_map.h"
 
@@ -76,12 +76,7 @@ Result<EngineOptions> changed_options(EngineFlags flags, const std::string& chan
 }
 
 Status write_text(const std::string& path, const std::string& text) {
-  if (path.empty()) return ok_status();
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) return unavailable(fmt::format("{}: cannot write", path));
-  return ok_status();
+  return path.empty() ? ok_status() : write_file(path, text);
 }
 
 Status run(BenchFlags& flags) {
@@ -97,6 +92,7 @@ Status run(BenchFlags& flags) {
         deepest + std::max(flags.plan.n_prefill, flags.plan.n_decode + 1) + 64;
   }
   flags.engine.options.n_sessions = 1;
+  flags.plan.profile = !flags.engine.profile_path.empty();
   flags.plan.sets = {{"A", flags.engine.resolved()}};
   if (!flags.other.empty()) {
     OKIBI_ASSIGN_OR_RETURN(EngineOptions b, changed_options(flags.engine, flags.other));
@@ -110,6 +106,10 @@ Status run(BenchFlags& flags) {
   OKIBI_ASSIGN_OR_RETURN(FileMap map, FileMap::open(flags.engine.options.model_path));
   context.model_sha256 = to_hex(sha256(map.bytes()));
   std::fputs(bench_table(flags.plan, result).c_str(), stdout);
+  if (flags.plan.profile) {
+    std::fputs(result.profile.table.c_str(), stdout);
+    OKIBI_RETURN_IF_ERROR(write_text(flags.engine.profile_path, result.profile.chrome_json));
+  }
   OKIBI_RETURN_IF_ERROR(write_text(flags.csv, bench_csv(context, flags.plan, result)));
   OKIBI_RETURN_IF_ERROR(write_text(flags.json, bench_json(context, flags.plan, result)));
   return write_text(flags.svg, bench_svg(context, flags.plan, result));

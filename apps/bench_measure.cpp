@@ -19,7 +19,6 @@ constexpr double kTwinTolerance = 0.05;
 struct Subject {
   BenchSet set;
   std::shared_ptr<Engine> engine;
-  ops::Roofs roofs;
   std::unique_ptr<Session> base;  // filled to the depth being measured
 };
 
@@ -82,14 +81,43 @@ void fill_row(BenchRow& row, const Subject& subject, uint32_t block) {
     row.bytes_per_token = static_cast<double>(info.weight_bytes_per_token) +
                           2.0 * static_cast<double>(info.state_bytes) +
                           static_cast<double>(info.kv_bytes_per_token) * context;
-    if (subject.roofs.read_bytes_per_s > 0) {
-      row.share_of_bandwidth =
-          row.bytes_per_token * row.tokens_per_s / subject.roofs.read_bytes_per_s;
+  }
+}
+
+void fill_shares(BenchRow& row, const ops::Roofs& roofs) {
+  if (row.test == BenchTest::kDecode && roofs.read_bytes_per_s > 0) {
+    row.share_of_bandwidth = row.bytes_per_token * row.tokens_per_s / roofs.read_bytes_per_s;
+  }
+  if (roofs.int8_ops_per_s > 0) {
+    row.share_of_peak = row.ops_per_token * row.tokens_per_s / roofs.int8_ops_per_s;
+  }
+}
+
+// One sample of each test at the last depth, with the time of every operation.
+Result<Engine::Profile> take_profile(Subject& subject, const BenchPlan& plan) {
+  subject.engine->set_profiling(true);
+  uint64_t hash = 0;
+  for (BenchTest test : {BenchTest::kPrefill, BenchTest::kDecode}) {
+    const uint32_t n = test == BenchTest::kPrefill ? plan.n_prefill : plan.n_decode;
+    if (n > 0) OKIBI_RETURN_IF_ERROR(take_sample(subject, test, n, &hash).status());
+  }
+  subject.engine->set_profiling(false);
+  return subject.engine->take_profile();
+}
+
+// After the tests: the buffer that is read is as large as the model and would count as its memory.
+Status measure_roofs(const std::vector<Subject>& subjects, BenchResult& result) {
+  for (const Subject& subject : subjects) {
+    OKIBI_ASSIGN_OR_RETURN(ops::Roofs roofs,
+                           engine::measure_roofs({.cpu_level = subject.set.options.cpu_level,
+                                                  .n_threads = subject.set.options.n_threads},
+                                                 subject.engine->info().file_bytes));
+    result.roofs.push_back(roofs);
+    for (BenchRow& row : result.rows) {
+      if (row.set == subject.set.label) fill_shares(row, roofs);
     }
   }
-  if (subject.roofs.int8_ops_per_s > 0) {
-    row.share_of_peak = row.ops_per_token * row.tokens_per_s / subject.roofs.int8_ops_per_s;
-  }
+  return ok_status();
 }
 
 Status fill_base(Subject& subject, uint32_t depth) {
@@ -137,12 +165,6 @@ Result<BenchResult> run_bench(const BenchPlan& plan,
     say(fmt::format("loading {} as set {}", set.options.model_path, set.label));
     Subject subject{.set = set};
     OKIBI_ASSIGN_OR_RETURN(subject.engine, Engine::open(set.options));
-    say("measuring the roofs");
-    OKIBI_ASSIGN_OR_RETURN(
-        subject.roofs, engine::measure_roofs(
-                           {.cpu_level = set.options.cpu_level, .n_threads = set.options.n_threads},
-                           subject.engine->info().file_bytes));
-    result.roofs.push_back(subject.roofs);
     result.models.push_back(subject.engine->info());
     const std::vector<MemoryPlan::Row>& memory = subject.engine->memory().rows;
     result.planned_cache_bytes.push_back(memory[1].bytes + memory[2].bytes);
@@ -161,6 +183,11 @@ Result<BenchResult> run_bench(const BenchPlan& plan,
     }
   }
   result.peak_resident_bytes = peak_resident_bytes();
+  if (plan.profile) {
+    OKIBI_ASSIGN_OR_RETURN(result.profile, take_profile(subjects.front(), plan));
+  }
+  say("measuring the roofs");
+  OKIBI_RETURN_IF_ERROR(measure_roofs(subjects, result));
   return result;
 }
 

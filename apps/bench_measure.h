@@ -29,6 +29,7 @@ struct BenchPlan {
   uint32_t n_decode = 64;
   uint32_t n_rounds = 2;  // of A-B-B-A
   uint32_t n_samples_per_block = 2;
+  bool profile = false;  // one more sample of each test of set A, by operation
 };
 
 // One row of results: one test at one depth with one set.
@@ -56,6 +57,7 @@ struct BenchResult {
   std::vector<ModelInfo> models;              // beside sets
   std::vector<uint64_t> planned_cache_bytes;  // beside sets: K/V and state
   uint64_t peak_resident_bytes = 0;           // of the process, all sets together
+  Engine::Profile profile;                    // when the plan asks for it
 };
 
 // `say` is told what is being measured, for a progress line.

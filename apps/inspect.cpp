@@ -19,6 +19,7 @@
 #include "gguf/check_data.h"
 #include "gguf/reader.h"
 #include "gguf/value.h"
+#include "okibi/engine.h"
 
 namespace okibi::apps {
 namespace {
@@ -33,6 +34,7 @@ constexpr size_t kJsonText = 1 << 20;
 
 struct InspectFlags {
   std::string path;
+  uint32_t n_ctx = 0;  // of the memory plan; 0: what fits
   bool json = false, tensors = false, check_tensors = false;
 };
 
@@ -135,16 +137,9 @@ Totals count_totals(const gguf::File& file) {
   return totals;
 }
 
-// What a process needs to hold the file's model. The weights stand at the file's bits per weight
-// whatever layout they are packed into; what a context needs on top is the engine's to say, and its
-// lines belong at the end of this list.
-struct MemoryLine {
-  std::string what;
-  uint64_t n_bytes;
-};
-
-std::vector<MemoryLine> memory_needed(const Totals& totals) {
-  return {{"weights", totals.all.n_bytes}};
+// What the engine would need to run the file, or why it would not run it.
+Result<MemoryPlan> memory_needed(const InspectFlags& flags) {
+  return Engine::plan({.model_path = flags.path, .n_ctx = flags.n_ctx, .n_sessions = 1});
 }
 
 // --- output ----------------------------------------------------------------------------------
@@ -197,14 +192,17 @@ void print_tables(const gguf::File& file, const InspectFlags& flags) {
   print_metadata(file);
   if (flags.tensors) print_tensors(file);
   print_totals(totals);
-  fmt::print("\nMemory needed\n");
-  for (const MemoryLine& line : memory_needed(totals)) {
-    fmt::print("  {:<24} {:>12}\n", line.what, format_bytes(line.n_bytes));
+  const Result<MemoryPlan> memory = memory_needed(flags);
+  if (memory.ok()) {
+    fmt::print("\nMemory needed for one session of {} tokens{}\n{}", memory->n_ctx,
+               memory->fits() ? "" : ": does not fit here", memory->table());
+  } else {
+    fmt::print("\nThis build does not run the file: {}\n", memory.status().message());
   }
   for (const std::string& warning : file.warnings()) fmt::print("warning: {}\n", warning);
 }
 
-void print_json(const gguf::File& file) {
+void print_json(const gguf::File& file, const InspectFlags& flags) {
   const Totals totals = count_totals(file);
   Json root;
   root["path"] = file.path();
@@ -240,8 +238,17 @@ void print_json(const gguf::File& file) {
                        {"shard", info.shard},
                        {"offset", info.offset}});
   }
+  const Result<MemoryPlan> plan = memory_needed(flags);
   Json& memory = root["memory"] = Json::object();
-  for (const MemoryLine& line : memory_needed(totals)) memory[line.what] = line.n_bytes;
+  if (plan.ok()) {
+    memory["n_ctx"] = plan->n_ctx;
+    for (const MemoryPlan::Row& row : plan->rows) memory["rows"][row.name] = row.bytes;
+    memory["needed_bytes"] = plan->needed_bytes;
+    memory["available_bytes"] = plan->available_bytes;
+    memory["fits"] = plan->fits();
+  } else {
+    memory["refused"] = plan.status().message();
+  }
   root["warnings"] = file.warnings();
   // Names and texts may hold any bytes; JSON may not.
   fmt::print("{}\n", root.dump(2, ' ', false, Json::error_handler_t::replace));
@@ -264,7 +271,7 @@ Status check_contents(const gguf::File& file) {
 Status inspect(const InspectFlags& flags) {
   OKIBI_ASSIGN_OR_RETURN(const gguf::File file, gguf::File::open(flags.path));
   if (flags.json) {
-    print_json(file);
+    print_json(file, flags);
   } else {
     print_tables(file, flags);
   }
@@ -282,6 +289,7 @@ void add_inspect(CLI::App& app, int* exit_code) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a GGUF file holds and what it needs");
   command->add_option("FILE", flags->path, "a .gguf file; of a split model, any shard")->required();
+  command->add_option("--ctx", flags->n_ctx, "tokens of context that memory is planned for");
   command->add_flag("--tensors", flags->tensors, "list every tensor");
   command->add_flag("--json", flags->json, "print everything as JSON");
   command->add_flag("--check-tensors", flags->check_tensors,

@@ -19,7 +19,6 @@
 #include "apps/commands.h"
 #include "apps/printable.h"
 #include "apps/progress.h"
-#include "apps/terminal.h"
 #include "apps/quantize_plan.h"
 #include "apps/terminal.h"
 #include "base/checked_math.h"

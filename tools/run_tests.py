@@ -28,7 +28,7 @@ def build_dir(preset):
 
 def run_ctest(preset, label, results):
     command = ["ctest", "--test-dir", str(build_dir(preset)), "--output-on-failure",
-               "--no-tests=error"]
+               "--no-tests=error", "--parallel", "2"]
     if label:
         command += ["-L", f"^{label}$"]
     # ThreadSanitizer wants the address layout it knows; newer kernels randomise more bits.

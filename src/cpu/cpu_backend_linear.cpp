@@ -10,7 +10,9 @@
 namespace okibi::cpu {
 namespace {
 
-// Ranges per thread: enough that a thread which the system slows down leaves its share to others.
+// The shortest range of panels that a thread takes: some microseconds of reading.
+constexpr int64_t kMinRangeBytes = 32 << 10;
+// Ranges per thread when rows are cut as well.
 constexpr int64_t kRangesPerThread = 8;
 // A range of a large batch is not cut below this many rows: each cut unpacks the panel again.
 constexpr int64_t kMinRowsPerRange = 32;
@@ -40,16 +42,23 @@ void CpuBackend::run_product_range(const Product& p, int64_t panel_begin, int64_
 // The panels of all products in one list, so that small matrices (k, v beside q) share one
 // hand-over. When panels are few and rows many, the rows are cut too.
 void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows, bool accumulate) {
-  int64_t n_panels = 0;
-  for (const Product& p : products) n_panels += p.weight->n_panels;
+  if (n_rows == 0) return;
+  int64_t n_panels = 0, n_bytes = 0;
+  for (const Product& p : products) {
+    n_panels += p.weight->n_panels;
+    n_bytes += p.weight->n_panels * p.weight->matrix.panel_bytes;
+  }
   const int64_t n_ranges = kRangesPerThread * pool_.n_threads();
   int64_t n_row_ranges = 1;
   if (pool_.n_threads() > 1 && n_panels < n_ranges / 2) {
     n_row_ranges = std::clamp<int64_t>(n_rows / kMinRowsPerRange, 1, ceil_div(n_ranges, n_panels));
   }
   const int64_t rows_per_range = ceil_div(n_rows, n_row_ranges);
-  const int64_t grain = n_row_ranges > 1 ? 1 : std::max<int64_t>(1, ceil_div(n_panels, n_ranges));
-  pool_.parallel_for(n_panels * n_row_ranges, grain, [&](int64_t begin, int64_t end, int thread) {
+  // Few rows: reading decides. Many rows: kernels take panels in pairs.
+  const int64_t grain = n_rows < kMinRowsPerRange
+                            ? std::max<int64_t>(1, kMinRangeBytes / n_rows * n_panels / n_bytes)
+                            : 2;
+  const auto run_range = [&](int64_t begin, int64_t end, int thread) {
     int64_t first = 0;  // in units of (panel, row range), row ranges outermost inside a matrix
     for (const Product& p : products) {
       for (int64_t r = 0; r < n_row_ranges; ++r, first += p.weight->n_panels) {
@@ -62,7 +71,8 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
                           thread);
       }
     }
-  });
+  };
+  pool_.parallel_for_shrinking(n_panels * n_row_ranges, grain, run_range);
 }
 
 void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,

@@ -47,6 +47,7 @@ struct ThreadPool::State {
   // The job; see the thread rule above.
   int64_t n = 0;
   int64_t grain = 1;
+  int64_t share = 0;  // 0: ranges of `grain`; else a range is what is left / share, in whole grains
   Trampoline call = nullptr;
   const void* fn = nullptr;
 
@@ -57,9 +58,14 @@ struct ThreadPool::State {
 
   void work(int thread) {
     while (true) {
-      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= n) return;
-      call(fn, begin, begin + grain < n ? begin + grain : n, thread);
+      int64_t begin = next.load(std::memory_order_relaxed), end = 0;
+      do {
+        if (begin >= n) return;
+        const int64_t wanted = share == 0 ? grain : (n - begin) / share / grain * grain;
+        end = begin + (wanted > grain ? wanted : grain);
+        if (end > n) end = n;
+      } while (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed));
+      call(fn, begin, end, thread);
     }
   }
 
@@ -125,7 +131,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-void ThreadPool::run(int64_t n, int64_t grain, Trampoline call, const void* fn) {
+void ThreadPool::run(int64_t n, int64_t grain, bool shrinking, Trampoline call, const void* fn) {
   DCHECK(grain >= 1, "grain=%lld", static_cast<long long>(grain));
   if (n <= 0) return;
   if (n_threads_ == 1 || n <= grain) {
@@ -135,6 +141,7 @@ void ThreadPool::run(int64_t n, int64_t grain, Trampoline call, const void* fn) 
   State& s = *state_;
   s.n = n;
   s.grain = grain;
+  s.share = shrinking ? 2 * n_threads_ : 0;
   s.call = call;
   s.fn = fn;
   s.next.store(0, std::memory_order_relaxed);

@@ -24,7 +24,14 @@ class ThreadPool {
   // One caller at a time (the engine thread).
   template <typename Fn>
   void parallel_for(int64_t n, int64_t grain, const Fn& fn) {
-    run(n, grain, &invoke<Fn>, &fn);
+    run(n, grain, /*shrinking=*/false, &invoke<Fn>, &fn);
+  }
+
+  // The same in ranges that shrink with what is left, down to `grain`: long reads at first, and
+  // threads that finish together. For work that streams memory.
+  template <typename Fn>
+  void parallel_for_shrinking(int64_t n, int64_t grain, const Fn& fn) {
+    run(n, grain, /*shrinking=*/true, &invoke<Fn>, &fn);
   }
 
  private:
@@ -33,7 +40,7 @@ class ThreadPool {
   static void invoke(const void* fn, int64_t begin, int64_t end, int thread) {
     (*static_cast<const Fn*>(fn))(begin, end, thread);
   }
-  void run(int64_t n, int64_t grain, Trampoline call, const void* fn);
+  void run(int64_t n, int64_t grain, bool shrinking, Trampoline call, const void* fn);
 
   struct State;
   int n_threads_;

@@ -23,22 +23,24 @@ bool Trust::covers(size_t begin, size_t end) const {
 }
 
 SpecialTokens::SpecialTokens(Vocabulary* vocabulary) : nodes_(1) {
-  int64_t n_long = 0;
+  int64_t n_left_out = 0;
   for (TokenId id = 0; id < vocabulary->n_tokens(); ++id) {
     const TokenType type = vocabulary->type(id);
     const bool needs_trust = type == TokenType::kControl || type == TokenType::kUnknown;
     if (!needs_trust && type != TokenType::kUserDefined) continue;
     const std::string_view text = vocabulary->text(id);
     if (text.empty()) continue;
-    if (text.size() > kMaxBytes) {
-      ++n_long;
+    // One that is no UTF-8 could match within a character and leave halves of it to the encoders.
+    if (text.size() > kMaxBytes || find_invalid_utf8(text) != std::string_view::npos) {
+      ++n_left_out;
       continue;
     }
     insert(text, id, needs_trust);
   }
-  if (n_long > 0) {
-    vocabulary->warnings().push_back(fmt::format(
-        "{} special tokens are longer than {} bytes: never matched in text", n_long, kMaxBytes));
+  if (n_left_out > 0) {
+    vocabulary->warnings().push_back(
+        fmt::format("{} special tokens are longer than {} bytes or no UTF-8: never matched in text",
+                    n_left_out, kMaxBytes));
   }
 }
 

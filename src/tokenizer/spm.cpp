@@ -81,7 +81,7 @@ Status SentencePieceModel::build_merges() {
 
   const std::vector<uint32_t> ranks = ranks_by_score(vocabulary_);
   // Real vocabularies have two or three ways to split a token.
-  const size_t limit = 64 * static_cast<size_t>(n) + (1u << 20);
+  const size_t limit = 64 * static_cast<size_t>(n) + (1u << 18);
   std::vector<FoundMerge> found;
   for (TokenId id : matchable) {
     const std::string_view bytes = vocabulary_.bytes(id);

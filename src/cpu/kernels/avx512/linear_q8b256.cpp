@@ -1,9 +1,8 @@
-// Products with the 256-value types by VNNI: gemv reads the packed panel once per four rows, gemm
-// unpacks one super-block of two panels (x16_gemm256.h) and passes tiles of rows over it. The dot
-// products of a group are multiplied by its scale and added as int32; same bits either way.
+// Products with Q4_K, Q5_K, Q6_K and IQ4_XS by VNNI: gemv reads the packed panel once per four
+// rows, gemm stands in x16_tile256.h. Same arithmetic, same bits.
 #include "cpu/kernels/avx512/linear.h"
-#include "cpu/kernels/avx512/x16_gemm256.h"
 #include "cpu/kernels/avx512/x16_q8b256_pack.h"
+#include "cpu/kernels/avx512/x16_tile256.h"
 #include "cpu/weight_types.h"
 
 namespace okibi::cpu {
@@ -12,16 +11,6 @@ using namespace x16;
 
 // How far gemv asks for its panel ahead of use; covers the latency of memory at full bandwidth.
 constexpr int64_t kPrefetchBytes = 4096;
-
-// acc + I * (d * da), and with a minimum the second term, as kernel_table.h states.
-[[gnu::always_inline]] inline __m512 add_scaled(__m512 acc, __m512 d, const float* da,
-                                                __m512i total) {
-  return _mm512_fmadd_ps(_mm512_mul_ps(d, broadcast(da)), _mm512_cvtepi32_ps(total), acc);
-}
-[[gnu::always_inline]] inline __m512 subtract_scaled(__m512 acc, __m512 m, const float* da,
-                                                     __m512i minima) {
-  return _mm512_fnmadd_ps(_mm512_mul_ps(m, broadcast(da)), _mm512_cvtepi32_ps(minima), acc);
-}
 
 // ---- gemv
 
@@ -107,7 +96,8 @@ void gemv(const ProductArgs& args) {
   float* d = reinterpret_cast<float*>(sums + kGemvRows * n_blocks * 8);
   for (int64_t row = args.row_begin; row < args.row_end; row += kGemvRows) {
     const int64_t n = min64(kGemvRows, args.row_end - row);
-    make_tables256<T::kGroups, T::kOffset, T::kHasMin>(args, row, n, kGemvRows, d, starts, sums);
+    make_tables256<T::kGroups, T::kOffset, T::kHasMin ? 4 : 0>(args, row, n, kGemvRows, d, starts,
+                                                               sums);
     const Rows256 a = {args.a.q + row * args.a.q_stride, args.a.q_stride, d, starts, sums};
     if (n == 1) gemv_rows<T, 1>(args, row, a);
     if (n == 2) gemv_rows<T, 2>(args, row, a);
@@ -116,137 +106,8 @@ void gemv(const ProductArgs& args) {
   }
 }
 
-// ---- gemm
-
-// A super-block of two panels. codes: vector x of panel p at (2x + p) * 64.
-struct Chunk {
-  alignas(64) uint8_t codes[2 * 64 * 64];
-  alignas(64) int32_t scales[16][2][16];
-  int32_t mins[4][2][16];  // pairs
-  float d[2][16], m[2][16];
-};
-using Step = Step256<Chunk>;
-
-template <class T>
-void unpack(const uint8_t* head, const uint8_t* unit, int p, Chunk* chunk) {
-#pragma GCC unroll 64
-  for (int x = 0; x < 64; ++x) store(chunk->codes + 128 * x + 64 * p, T::code(unit, x));
-  __m512i scales[T::kGroups / 2], mins[4];
-  T::scales(unit, scales, mins);
-#pragma GCC unroll 16
-  for (int g = 0; g < T::kGroups; ++g) store(chunk->scales[g][p], scale_of(scales[g / 2], g & 1));
-  _mm512_store_ps(chunk->d[p], T::d(head, unit));
-  if constexpr (T::kHasMin) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) store(chunk->mins[i][p], mins[i]);
-    _mm512_store_ps(chunk->m[p], T::m(unit));
-  }
-}
-
-// Six rows by two panels: 12 dot products and 12 totals, 2 vectors of codes, 1 broadcast, 2 scales
-// of the 32 registers. The sums stay in scratch: they are touched once per super-block.
-constexpr int kTileRows = 6;
-
-// The groups of a super-block into `total`.
-template <class T, int kRows, int kPanels>
-[[gnu::always_inline]] inline void add_groups(const Step& s, int64_t row,
-                                              __m512i (&total)[kRows][kPanels]) {
-  constexpr int kVectors = 64 / T::kGroups;
-  const int8_t* q = s.q + row * s.q_stride;
-  const int32_t* starts = s.starts + row * T::kGroups;
-  const uint8_t* codes = s.chunk->codes;
-  for (int g = 0; g < T::kGroups; ++g, codes += 128 * kVectors, q += 4 * kVectors) {
-    __m512i v[kRows][kPanels];
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-      for (int p = 0; p < kPanels; ++p) {
-        v[r][p] =
-            T::kOffset == 0 ? _mm512_setzero_si512() : broadcast32(starts + r * T::kGroups + g);
-      }
-    }
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) {
-      __m512i w[kPanels];
-#pragma GCC unroll 2
-      for (int p = 0; p < kPanels; ++p) w[p] = load(codes + 128 * j + 64 * p);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i a = broadcast32(q + r * s.q_stride + 4 * j);
-#pragma GCC unroll 2
-        for (int p = 0; p < kPanels; ++p) v[r][p] = _mm512_dpbusd_epi32(v[r][p], w[p], a);
-      }
-    }
-#pragma GCC unroll 2
-    for (int p = 0; p < kPanels; ++p) {
-      const __m512i scale = load(s.chunk->scales[g][p]);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
-        total[r][p] = _mm512_add_epi32(total[r][p], _mm512_mullo_epi32(v[r][p], scale));
-      }
-    }
-  }
-}
-
-// Rows [row, row + kRows) of the step.
-template <class T, int kRows, int kPanels>
-void add_tile(const Step& s, int64_t row) {
-  __m512i total[kRows][kPanels];
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int p = 0; p < kPanels; ++p) total[r][p] = _mm512_setzero_si512();
-  }
-  add_groups<T, kRows, kPanels>(s, row, total);
-  float* sums = s.acc + row * kAccFloats;
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) {
-    const float* da = s.d + row + r;
-#pragma GCC unroll 2
-    for (int p = 0; p < kPanels; ++p) {
-      float* at = sums + r * kAccFloats + 16 * p;
-      __m512 acc = s.is_first ? _mm512_setzero_ps() : _mm512_load_ps(at);
-      acc = add_scaled(acc, _mm512_load_ps(s.chunk->d[p]), da, total[r][p]);
-      if constexpr (T::kHasMin) {
-        const int16_t* by32 = s.sums + (row + r) * 8;
-        __m512i minima = _mm512_setzero_si512();
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          minima =
-              _mm512_dpwssd_epi32(minima, load(s.chunk->mins[i][p]), broadcast32(by32 + 2 * i));
-        }
-        acc = subtract_scaled(acc, _mm512_load_ps(s.chunk->m[p]), da, minima);
-      }
-      if (s.is_last) {
-        finish(s.out, row + r, p, acc);
-      } else {
-        _mm512_store_ps(at, acc);
-      }
-    }
-  }
-}
-
-using TileFn = void (*)(const Step&, int64_t);
-template <class T, int kPanels>
-constexpr TileFn kTiles[kTileRows] = {add_tile<T, 1, kPanels>, add_tile<T, 2, kPanels>,
-                                      add_tile<T, 3, kPanels>, add_tile<T, 4, kPanels>,
-                                      add_tile<T, 5, kPanels>, add_tile<T, 6, kPanels>};
-
-template <class T>
-void gemm(const ProductArgs& args) {
-  walk256<T, Chunk, true>(args, unpack<T>, [](const Step& s) {
-    const TileFn* tiles = s.n_panels == 2 ? kTiles<T, 2> : kTiles<T, 1>;
-    const int64_t n_tiles = (s.n_rows + kTileRows - 1) / kTileRows;
-    for (int64_t i = 0; i < n_tiles; ++i) {
-      prefetch_part(s.ahead, i, n_tiles);
-      if (s.is_last) prefetch_outputs(s.out, i * kTileRows, kTileRows);
-      tiles[min64(kTileRows, s.n_rows - i * kTileRows) - 1](s, i * kTileRows);
-    }
-  });
-}
-
 int64_t scratch_bytes(int64_t n_in) {
-  return gemm256_scratch_bytes<Chunk>(n_in);
+  return gemm256_scratch_bytes<Chunk256>(n_in);
 }
 
 template <class T>
@@ -261,7 +122,7 @@ LinearKernels kernels(const char* layout, const char* gemv_name, const char* gem
   k.unpack = unpack256<T>;
   k.gemv = gemv<T>;
   k.gemv_name = gemv_name;
-  k.gemm = gemm<T>;
+  k.gemm = gemm256<T>;
   k.gemm_name = gemm_name;
   k.gemm_min_rows = kGemvRows + 1;
   return k;

@@ -39,12 +39,12 @@ template <class T, int kRows>
       v[r] = _mm512_dpbusd_epi32(v[r], w, broadcast32(a.q + r * a.q_stride + 32 * b + 4 * j));
     }
   }
-  const __m512 scale = load_f16(scales);
+  const __m512 scale = T::scale(scales);
   const __m512 back = _mm512_mul_ps(scale, _mm512_set1_ps(-kMagic));
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    const __m512 scaled = _mm512_fmadd_ps(_mm512_castsi512_ps(v[r]), scale, back);
-    acc[r] = _mm512_fmadd_ps(scaled, broadcast(a.d + r * a.d_stride + b), acc[r]);
+    acc[r] = _mm512_fmadd_ps(scaled<T::kConvert>(v[r], scale, back),
+                             broadcast(a.d + r * a.d_stride + b), acc[r]);
     if constexpr (T::kHasMin) {
       acc[r] = _mm512_fmadd_ps(load_f16(scales + 32), broadcast(a.dsums + r * a.table_stride + b),
                                acc[r]);
@@ -58,18 +58,17 @@ void gemv_rows(const ProductArgs& args, int64_t row, const Rows32& a) {
   for (int64_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
     const uint8_t* base = args.w.data + panel * args.w.panel_bytes;
     const uint8_t* unit = base + units_offset<T>(n_in);
-    const uint8_t* scales = base;
     __m512 acc[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
     int64_t b = 0;
-    for (; b + 2 <= n_blocks; b += 2, unit += T::kUnitBytes, scales += 2 * kScaleBytes<T>) {
+    for (; b + 2 <= n_blocks; b += 2, unit += T::kUnitBytes) {
 #pragma GCC unroll 16
       for (int64_t i = 0; i < T::kUnitBytes; i += 64) prefetch(unit + kPrefetchBytes + i);
-      add_block<T, kRows>(a, unit, 0, b, scales, acc);
-      add_block<T, kRows>(a, unit, 1, b + 1, scales + kScaleBytes<T>, acc);
+      add_block<T, kRows>(a, unit, 0, b, scales_at<T>(base, b), acc);
+      add_block<T, kRows>(a, unit, 1, b + 1, scales_at<T>(base, b + 1), acc);
     }
-    if (b < n_blocks) add_block<T, kRows>(a, unit, 0, b, scales, acc);
+    if (b < n_blocks) add_block<T, kRows>(a, unit, 0, b, scales_at<T>(base, b), acc);
     const __mmask16 mask = panel_mask(args, panel);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) finish(args, row + r, panel, mask, acc[r]);
@@ -83,7 +82,7 @@ void gemv(const ProductArgs& args) {
   float* dsums = reinterpret_cast<float*>(starts + kGemvRows * stride);
   for (int64_t row = args.row_begin; row < args.row_end; row += kGemvRows) {
     const int64_t n = min64(kGemvRows, args.row_end - row);
-    make_row_tables32<T::kOffset, T::kHasMin>(args, row, n, starts, dsums, stride);
+    make_row_tables32<T>(args, row, n, starts, dsums, stride);
     const Rows32 a = {args.a.q + row * args.a.q_stride,
                       args.a.q_stride,
                       args.a.d + row * args.a.d_stride,
@@ -105,7 +104,7 @@ void gemv(const ProductArgs& args) {
 constexpr int kTileRows = 6;
 
 // Rows [row, row + kRows) of the step.
-template <int kRows, int kPanels, bool kHasMin>
+template <int kRows, int kPanels, bool kHasMin, bool kConvert>
 void add_tile(const Step32& s, int64_t row) {
   float* sums = s.acc + row * kAccFloats;
   const int8_t* q = s.q + row * s.q_stride;
@@ -146,8 +145,8 @@ void add_tile(const Step32& s, int64_t row) {
       const __m512 back = _mm512_mul_ps(scale, _mm512_set1_ps(-kMagic));
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
-        const __m512 scaled = _mm512_fmadd_ps(_mm512_castsi512_ps(v[r][p]), scale, back);
-        acc[r][p] = _mm512_fmadd_ps(scaled, broadcast(d + r), acc[r][p]);
+        const __m512 product = scaled<kConvert>(v[r][p], scale, back);
+        acc[r][p] = _mm512_fmadd_ps(product, broadcast(d + r), acc[r][p]);
         if constexpr (kHasMin) {
           acc[r][p] = _mm512_fmadd_ps(_mm512_load_ps(s.chunk->minimum[b][p]), broadcast(dsums + r),
                                       acc[r][p]);
@@ -169,15 +168,17 @@ void add_tile(const Step32& s, int64_t row) {
 }
 
 using TileFn = void (*)(const Step32&, int64_t);
-template <int kPanels, bool kHasMin>
-constexpr TileFn kTiles[kTileRows] = {add_tile<1, kPanels, kHasMin>, add_tile<2, kPanels, kHasMin>,
-                                      add_tile<3, kPanels, kHasMin>, add_tile<4, kPanels, kHasMin>,
-                                      add_tile<5, kPanels, kHasMin>, add_tile<6, kPanels, kHasMin>};
+template <int kPanels, bool kHasMin, bool kConvert>
+constexpr TileFn kTiles[kTileRows] = {
+    add_tile<1, kPanels, kHasMin, kConvert>, add_tile<2, kPanels, kHasMin, kConvert>,
+    add_tile<3, kPanels, kHasMin, kConvert>, add_tile<4, kPanels, kHasMin, kConvert>,
+    add_tile<5, kPanels, kHasMin, kConvert>, add_tile<6, kPanels, kHasMin, kConvert>};
 
 template <class T>
 void gemm(const ProductArgs& args) {
   walk32<T, false>(args, [](const Step32& s) {
-    const TileFn* tiles = s.n_panels == 2 ? kTiles<2, T::kHasMin> : kTiles<1, T::kHasMin>;
+    const TileFn* tiles =
+        s.n_panels == 2 ? kTiles<2, T::kHasMin, T::kConvert> : kTiles<1, T::kHasMin, T::kConvert>;
     const int64_t n_tiles = (s.n_rows + kTileRows - 1) / kTileRows;
     for (int64_t i = 0; i < n_tiles; ++i) {
       prefetch_part(s.ahead, i, n_tiles);
@@ -220,6 +221,9 @@ void install_q8b32(KernelTable& table) {
   t[weight::kQ4_1] = kernels<Q4_1>("q4_1_x16", "avx512.gemv_q4_1", "avx512.gemm_q4_1");
   t[weight::kQ5_0] = kernels<Q5_0>("q5_0_x16", "avx512.gemv_q5_0", "avx512.gemm_q5_0");
   t[weight::kQ5_1] = kernels<Q5_1>("q5_1_x16", "avx512.gemv_q5_1", "avx512.gemm_q5_1");
+  t[weight::kMXFP4] = kernels<MXFP4>("mxfp4_x16", "avx512.gemv_mxfp4", "avx512.gemm_mxfp4");
+  t[weight::kQ2_0] = kernels<Q2_0>("q2_0_x16", "avx512.gemv_q2_0", "avx512.gemm_q2_0");
+  t[weight::kQ1_0] = kernels<Q1_0>("q1_0_x16", "avx512.gemv_q1_0", "avx512.gemm_q1_0");
   t[weight::kIQ4_NL] = kernels<IQ4_NL>("iq4_nl_x16", "avx512.gemv_iq4_nl", "avx512.gemm_iq4_nl");
 }
 

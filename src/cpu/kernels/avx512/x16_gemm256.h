@@ -19,7 +19,7 @@ struct Step256 {
   int64_t q_stride;
   const float* d;         // activation scale per row
   const int32_t* starts;  // kGroups per row: -offset * sum of the group
-  const int16_t* sums;    // 8 per row: of each 32 values
+  const int16_t* sums;    // 2 * kMinPairs per row: of each 32 (16) values
   float* acc;             // rows kAccFloats apart
   bool is_first, is_last;
   Output out;
@@ -39,7 +39,7 @@ struct Scratch256 {
 template <class Chunk>
 int64_t gemm256_scratch_bytes(int64_t n_in) {
   return int64_t{sizeof(Chunk)} +
-         table_rows(n_in) * (kAccFloats * 4 + n_in / 256 * (4 + 16 * 4 + 8 * 2));
+         table_rows(n_in) * (kAccFloats * 4 + n_in / 256 * (4 + 16 * 4 + 16 * 2));
 }
 template <class Chunk>
 Scratch256<Chunk> divide_scratch256(uint8_t* base, int64_t n_in) {
@@ -49,12 +49,12 @@ Scratch256<Chunk> divide_scratch256(uint8_t* base, int64_t n_in) {
   s.acc = reinterpret_cast<float*>(base + sizeof(Chunk));
   s.starts = reinterpret_cast<int32_t*>(s.acc + rows * kAccFloats);
   s.sums = reinterpret_cast<int16_t*>(s.starts + rows * n_blocks * 16);
-  s.d = reinterpret_cast<float*>(s.sums + rows * n_blocks * 8);
+  s.d = reinterpret_cast<float*>(s.sums + rows * n_blocks * 16);
   return s;
 }
 
 // The tables of rows [row, row + n), `stride` rows from one super-block to the next.
-template <int kGroups, int kOffset, bool kHasMin>
+template <int kGroups, int kOffset, int kMinPairs>
 void make_tables256(const ProductArgs& args, int64_t row, int64_t n, int64_t stride, float* d,
                     int32_t* starts, int16_t* sums) {
   const __m512i factor = _mm512_set1_epi32(-kOffset);
@@ -73,8 +73,11 @@ void make_tables256(const ProductArgs& args, int64_t row, int64_t n, int64_t str
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(starts + 8 * at),
                             _mm256_mullo_epi32(by32, _mm512_castsi512_si256(factor)));
       }
-      if constexpr (kHasMin) {
+      if constexpr (kMinPairs == 4) {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(sums + 8 * at), _mm256_cvtepi32_epi16(by32));
+      }
+      if constexpr (kMinPairs == 8) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + 16 * at), by16);
       }
     }
   }
@@ -103,8 +106,8 @@ void walk256(const ProductArgs& args, Unpack unpack, Rows rows) {
   const int64_t at_once = rows_at_once(n_in), stride = table_rows(n_in);
   for (int64_t row = args.row_begin; row < args.row_end; row += at_once) {
     const int64_t n = min64(at_once, args.row_end - row);
-    make_tables256<T::kGroups, kStarts ? T::kOffset : 0, T::kHasMin>(args, row, n, stride, s.d,
-                                                                     s.starts, s.sums);
+    make_tables256<T::kGroups, kStarts ? T::kOffset : 0, T::kHasMin ? T::kMinPairs : 0>(
+        args, row, n, stride, s.d, s.starts, s.sums);
     for (int64_t panel = args.panel_begin; panel < args.panel_end; panel += 2) {
       const int n_panels = static_cast<int>(min64(2, args.panel_end - panel));
       const Output out = output_at(args, row, panel, n_panels);
@@ -122,7 +125,7 @@ void walk256(const ProductArgs& args, Unpack unpack, Rows rows) {
                                      args.a.q_stride,
                                      s.d + b * stride,
                                      s.starts + b * stride * T::kGroups,
-                                     s.sums + b * stride * 8,
+                                     s.sums + b * stride * 2 * T::kMinPairs,
                                      s.acc,
                                      b == 0,
                                      b + 1 == n_blocks,

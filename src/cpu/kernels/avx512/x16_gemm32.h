@@ -31,7 +31,7 @@ struct Step32 {
   const int8_t* q;
   int64_t q_stride;
   const float* d;         // activation scales
-  const int32_t* starts;  // kMagicBits - offset * sum
+  const int32_t* starts;  // kStartBits - offset * sum
   const float* dsums;     // fl(da * sum)
   int64_t table_stride;
   float* acc;  // rows kAccFloats apart
@@ -70,8 +70,17 @@ inline Scratch32 divide_scratch32(uint8_t* base, int64_t n_in) {
   return s;
 }
 
+// What the accumulator of a dot product starts from, and how its end becomes a scaled float.
+template <class T>
+constexpr int32_t kStartBits = T::kConvert ? 0 : kMagicBits;
+template <bool kConvert>
+[[gnu::always_inline]] inline __m512 scaled(__m512i v, __m512 scale, __m512 back) {
+  if constexpr (kConvert) return _mm512_mul_ps(_mm512_cvtepi32_ps(v), scale);
+  return _mm512_fmadd_ps(_mm512_castsi512_ps(v), scale, back);
+}
+
 // The tables of Step32 for rows [row, row + n).
-template <int kOffset, bool kStarts, bool kHasMin>
+template <class T, bool kStarts>
 void make_tables32(const ProductArgs& args, int64_t row, int64_t n, const Scratch32& s) {
   const int64_t n_blocks = args.w.n_in / 32, stride = table_rows(args.w.n_in);
   for (int64_t r = 0; r < n + 15; r += 16) {
@@ -85,21 +94,21 @@ void make_tables32(const ProductArgs& args, int64_t row, int64_t n, const Scratc
         const int64_t at = (row + min64(r + i, n - 1)) * args.a.d_stride + b;
         d[i] = _mm512_maskz_loadu_epi32(mask, args.a.d + at);
         const __m512i sum = _mm512_maskz_loadu_epi32(mask, args.a.sums32 + at);
-        const __m512i removed = _mm512_mullo_epi32(sum, _mm512_set1_epi32(kOffset));
-        starts[i] = _mm512_sub_epi32(_mm512_set1_epi32(kMagicBits), removed);
+        const __m512i removed = _mm512_mullo_epi32(sum, _mm512_set1_epi32(T::kOffset));
+        starts[i] = _mm512_sub_epi32(_mm512_set1_epi32(kStartBits<T>), removed);
         dsums[i] =
             _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(d[i]), _mm512_cvtepi32_ps(sum)));
       }
       store_transposed(d, s.d + b * stride + r, stride);
       if constexpr (kStarts) store_transposed(starts, s.starts + b * stride + r, stride);
-      if constexpr (kHasMin) store_transposed(dsums, s.dsums + b * stride + r, stride);
+      if constexpr (T::kHasMin) store_transposed(dsums, s.dsums + b * stride + r, stride);
     }
   }
 }
 
 // The same for the rows of gemv, row by row.
 // start = kMagicBits - offset * sum and dsum = fl(da * sum) for rows [row, row + n).
-template <int kOffset, bool kHasMin>
+template <class T>
 void make_row_tables32(const ProductArgs& args, int64_t row, int64_t n, int32_t* starts,
                        float* dsums, int64_t stride) {
   const int64_t n_blocks = args.w.n_in / 32;
@@ -110,9 +119,9 @@ void make_row_tables32(const ProductArgs& args, int64_t row, int64_t n, int32_t*
       const int64_t left = n_blocks - b;
       const __mmask16 mask = left >= 16 ? __mmask16(0xffff) : __mmask16((1u << left) - 1);
       const __m512i sum = _mm512_maskz_loadu_epi32(mask, sums + b);
-      const __m512i removed = _mm512_mullo_epi32(sum, _mm512_set1_epi32(kOffset));
-      store(starts + r * stride + b, _mm512_sub_epi32(_mm512_set1_epi32(kMagicBits), removed));
-      if constexpr (kHasMin) {
+      const __m512i removed = _mm512_mullo_epi32(sum, _mm512_set1_epi32(T::kOffset));
+      store(starts + r * stride + b, _mm512_sub_epi32(_mm512_set1_epi32(kStartBits<T>), removed));
+      if constexpr (T::kHasMin) {
         const __m512 scaled =
             _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, d + b), _mm512_cvtepi32_ps(sum));
         _mm512_storeu_ps(dsums + r * stride + b, scaled);
@@ -138,8 +147,8 @@ void unpack_chunk32(const uint8_t* panel, int64_t n_in, int64_t block, int n, in
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) store(to + 128 * j, _mm512_sub_epi8(T::code(unit, 1, j), offset));
     }
-    const uint8_t* scales = panel + (block + b) * kScaleBytes<T>;
-    _mm512_store_ps(chunk->scale[b][p], load_f16(scales));
+    const uint8_t* scales = scales_at<T>(panel, block + b);
+    _mm512_store_ps(chunk->scale[b][p], T::scale(scales));
     if (T::kHasMin) _mm512_store_ps(chunk->minimum[b][p], load_f16(scales + 32));
   }
 }
@@ -158,7 +167,7 @@ Ahead next_chunk32(const ProductArgs& args, int64_t panel, int64_t block) {
     const uint8_t* base = args.w.data + (panel + p) * args.w.panel_bytes;
     ahead.add(base + units_offset<T>(n_in) + block / 2 * T::kUnitBytes,
               kChunkBlocks / 2 * T::kUnitBytes);
-    ahead.add(base + block * kScaleBytes<T>, kChunkBlocks * kScaleBytes<T>);
+    ahead.add(scales_at<T>(base, block), kChunkBlocks / (T::kFileValues / 32) * T::kScaleBytes);
   }
   return ahead;
 }
@@ -171,7 +180,7 @@ void walk32(const ProductArgs& args, Rows rows) {
   const int64_t at_once = rows_at_once(n_in), stride = table_rows(n_in);
   for (int64_t row = args.row_begin; row < args.row_end; row += at_once) {
     const int64_t n = min64(at_once, args.row_end - row);
-    make_tables32<T::kOffset, !kSigned, T::kHasMin>(args, row, n, s);
+    make_tables32<T, !kSigned>(args, row, n, s);
     for (int64_t panel = args.panel_begin; panel < args.panel_end; panel += 2) {
       const int n_panels = static_cast<int>(min64(2, args.panel_end - panel));
       const Output out = output_at(args, row, panel, n_panels);

@@ -34,10 +34,20 @@ inline void read_scales_k(const uint8_t* p, __m512i* scales, __m512i* mins) {
   mins[3] = _mm512_and_si512(_mm512_srli_epi32(rest, 6), six);
 }
 
+// What unpacking a unit gives: the 64 vectors of codes, `stride` bytes apart, and the pairs.
+template <class T>
+[[gnu::always_inline]] inline void unpack_unit_codes(const uint8_t* unit, uint8_t* codes,
+                                                     int64_t stride, __m512i* scales,
+                                                     __m512i* mins) {
+#pragma GCC unroll 64
+  for (int x = 0; x < 64; ++x) store(codes + stride * x, T::code(unit, x));
+  T::scales(unit, scales, mins);
+}
+
 // Unit: 16 d, 16 m, 192 bytes of scales, 32 vectors of nibbles (vector 8p + j: k = 4j of group 2p
 // in the low, of group 2p + 1 in the high nibbles).
 struct Q4_K {
-  static constexpr int kGroups = 8, kOffset = 0;
+  static constexpr int kGroups = 8, kOffset = 0, kMinPairs = 4;
   static constexpr bool kHasMin = true;
   static constexpr int64_t kUnitBytes = 2304, kHeadBytes = 0, kFileBytes = 144;
   static __m512i code(const uint8_t* unit, int x) {
@@ -48,6 +58,10 @@ struct Q4_K {
   static __m512 m(const uint8_t* unit) { return load_f16(unit + 32); }
   static void scales(const uint8_t* unit, __m512i* scales, __m512i* mins) {
     read_scales_k(unit + 64, scales, mins);
+  }
+  static void unpack(const uint8_t* unit, uint8_t* codes, int64_t stride, __m512i* scales,
+                     __m512i* mins) {
+    unpack_unit_codes<Q4_K>(unit, codes, stride, scales, mins);
   }
 };
 
@@ -62,13 +76,17 @@ struct Q5_K : Q4_K {
                                   : _mm512_srli_epi16(fifth, static_cast<unsigned>(g - 4) & 15);
     return and_or(shifted, _mm512_set1_epi8(16), Q4_K::code(unit, x));
   }
+  static void unpack(const uint8_t* unit, uint8_t* codes, int64_t stride, __m512i* scales,
+                     __m512i* mins) {
+    unpack_unit_codes<Q5_K>(unit, codes, stride, scales, mins);
+  }
 };
 
 // Unit: 4 vectors of int8 scales (bytes of a lane: groups 4v, 4v + 2, 4v + 1, 4v + 3), 32 vectors
 // of low nibbles (16h + 8c + j: k = 4j of the runs of 32 at 128h + 32c and, high, 64 further), 16
 // vectors of upper bits (8h + j: bits 2n for the run 128h + 32n).
 struct Q6_K {
-  static constexpr int kGroups = 16, kOffset = 32;
+  static constexpr int kGroups = 16, kOffset = 32, kMinPairs = 4;
   static constexpr bool kHasMin = false;
   static constexpr int64_t kUnitBytes = 3328, kHeadBytes = 32, kFileBytes = 210;
   static __m512i code(const uint8_t* unit, int x) {
@@ -92,13 +110,17 @@ struct Q6_K {
       scales[2 * v + 1] = _mm512_srai_epi16(bytes, 8);
     }
   }
+  static void unpack(const uint8_t* unit, uint8_t* codes, int64_t stride, __m512i* scales,
+                     __m512i* mins) {
+    unpack_unit_codes<Q6_K>(unit, codes, stride, scales, mins);
+  }
 };
 
 // Unit: 16 d, 16 x upper two bits of the scales (low byte: even groups), a vector of their low
 // nibbles (low half: even groups), 32 vectors of nibbles (4g + c: k = 4c of group g in the low, k =
 // 16 + 4c in the high nibbles).
 struct IQ4_XS {
-  static constexpr int kGroups = 8, kOffset = 128;
+  static constexpr int kGroups = 8, kOffset = 128, kMinPairs = 4;
   static constexpr bool kHasMin = false;
   static constexpr int64_t kUnitBytes = 2176, kHeadBytes = 0, kFileBytes = 136;
   static __m512i code(const uint8_t* unit, int x) {
@@ -119,6 +141,10 @@ struct IQ4_XS {
       const __m512i up = _mm512_and_si512(_mm512_srli_epi32(high, 2 * p), lanes16(3));
       scales[p] = _mm512_sub_epi16(_mm512_or_si512(n, _mm512_slli_epi32(up, 4)), lanes16(32));
     }
+  }
+  static void unpack(const uint8_t* unit, uint8_t* codes, int64_t stride, __m512i* scales,
+                     __m512i* mins) {
+    unpack_unit_codes<IQ4_XS>(unit, codes, stride, scales, mins);
   }
 };
 

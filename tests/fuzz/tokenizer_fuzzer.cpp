@@ -20,7 +20,7 @@ using namespace okibi::tokenizer;
 
 void require(bool condition, const char* what) {
   if (condition) return;
-  std::fprintf(stderr, "fuzz_tokenizer: %s\n", what);
+  std::fprintf(stderr, "tokenizer_fuzzer: %s\n", what);
   std::abort();
 }
 
