@@ -224,6 +224,19 @@ class Commands(unittest.TestCase):
         self.assertIn("mean 0.000000, maximum 0.000000", done.stdout)
         self.assertIn("100.00 %", done.stdout)
 
+    def test_a_quantised_file_differs_from_its_source_by_a_little(self):
+        text = self.write("text", "One question keeps its own state. " * 20)
+        smaller = self.path("q8_0.gguf")
+        self.succeed("quantize", model(), smaller, "Q8_0")
+        done = self.succeed("perplexity", "-m", smaller, "-f", text, "--ctx", "48", "--against",
+                            model())
+        mean, largest, same = map(float, re.search(
+            r"mean ([0-9.]+), maximum ([0-9.]+) \| same top token ([0-9.]+) %", done.stdout).groups())
+        self.assertGreater(mean, 1e-4)
+        self.assertGreaterEqual(largest, mean)
+        self.assertLess(mean, 1)
+        self.assertGreater(same, 20)
+
     def test_a_text_that_is_too_short_is_refused(self):
         self.fail_with("at least 2", "perplexity", "-m", model(), "-f", self.write("empty", ""))
 

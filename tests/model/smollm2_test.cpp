@@ -215,31 +215,36 @@ TEST_F(SmolLm2, GenerateStopsWhereTheReplyEndsAndStreamsItsText) {
   const Case& golden = golden_cases().front();
   ASSERT_EQ(golden.name, "capital");
 
-  const auto reply = [&](GenerateOptions options) {
+  auto start = engine->new_session();
+  ASSERT_TRUE(start.ok());
+  const auto reply = [&](std::span<const TokenId> prompt, GenerateOptions options) {
     std::string streamed;
     options.on_text = [&](std::string_view piece) {
       streamed += piece;
       return true;
     };
-    auto session = engine->new_session();
+    auto session = (*start)->fork();
     EXPECT_TRUE(session.ok());
-    auto result = generate(**session, golden.ids, options);
+    auto result = generate(**session, prompt, options);
     EXPECT_TRUE(result.ok()) << result.status().message();
     EXPECT_EQ(streamed, result->text);
-    EXPECT_EQ(result->timings.n_prompt, golden.ids.size());
+    EXPECT_EQ(result->timings.n_prompt, prompt.size());
     EXPECT_EQ((*session)->n_tokens(), golden.ids.size() + result->tokens.size() - 1);
     return std::move(result).value();
   };
-  const GenerateResult whole = reply({});
+  const GenerateResult whole = reply(golden.ids, {});
   EXPECT_EQ(whole.tokens, golden.greedy);
   EXPECT_EQ(whole.text, "The capital of France is Paris.");
   EXPECT_EQ(whole.stop_reason, StopReason::kEndOfReply);
 
-  const GenerateResult two = reply({.max_tokens = 2});
+  // From here on the prompt is already there.
+  const Status prefilled = (*start)->append(golden.ids);
+  ASSERT_TRUE(prefilled.ok()) << prefilled.message();
+  const GenerateResult two = reply({}, {.max_tokens = 2});
   EXPECT_EQ(two.stop_reason, StopReason::kMaxTokens);
   EXPECT_EQ(two.tokens.size(), 2u);
 
-  const GenerateResult cut = reply({.stop = {" is Par", "nowhere"}});
+  const GenerateResult cut = reply({}, {.stop = {" is Par", "nowhere"}});
   EXPECT_EQ(cut.stop_reason, StopReason::kStopString);
   EXPECT_EQ(cut.text, "The capital of France");
 }
