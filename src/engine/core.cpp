@@ -61,7 +61,7 @@ void Core::run_step(std::span<StepItem> items) {
       positions_.push_back(static_cast<int32_t>(n_past + i));
       row_sequence_.push_back(index);
     }
-    for (uint32_t output : item.outputs) {
+    for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
       output_rows_.push_back(first_row + output);
       label_begin_.push_back(static_cast<uint32_t>(labels_.size()));
       labels_.insert(labels_.end(), item.labels.begin(), item.labels.end());
@@ -90,7 +90,7 @@ void Core::run_step(std::span<StepItem> items) {
 
   int64_t row = 0;
   for (StepItem& item : items) {
-    for (uint32_t output : item.outputs) {
+    for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
       std::span<const float> logits = backend_->read(model_->logits(), row++);
       const size_t n =
           item.labels.empty() ? static_cast<size_t>(model_->facts().n_vocab) : item.labels.size();

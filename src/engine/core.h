@@ -24,8 +24,8 @@ namespace okibi::engine {
 struct StepItem {
   reuse::Sequence* sequence = nullptr;
   std::span<const TokenId> tokens;
-  // Output rows wanted, as ascending indices into `tokens`.
-  std::vector<uint32_t> outputs;
+  // Output rows wanted: the tokens from this index on (tokens.size(): none).
+  uint32_t first_output = 0;
   // When not empty, every output of this item wants only these rows of the output matrix. In one
   // step either all items with outputs have labels or none has.
   std::span<const TokenId> labels;

@@ -116,11 +116,8 @@ void Scheduler::add_to_step(Work* work) {
   StepItem& item = items_.emplace_back();
   item.sequence = work->sequence;
   item.tokens = std::span(work->tokens).subspan(work->done, n);
-  if (work->all_positions && !work->no_output) {
-    for (uint32_t i = 0; i < n; ++i) item.outputs.push_back(i);
-  } else if (has_output) {
-    item.outputs.push_back(static_cast<uint32_t>(n - 1));
-  }
+  const size_t n_outputs = !has_output ? 0 : work->all_positions ? n : 1;
+  item.first_output = static_cast<uint32_t>(n - n_outputs);
   item.labels = work->labels;
   if (work->on_logits) {
     item.on_logits = [work](uint32_t index, std::span<const float> logits) {
@@ -129,7 +126,7 @@ void Scheduler::add_to_step(Work* work) {
   }
   item_works_.push_back(work);
   step_rows_ += static_cast<uint32_t>(n);
-  step_outputs_ += static_cast<uint32_t>(item.outputs.size());
+  step_outputs_ += static_cast<uint32_t>(n_outputs);
 }
 
 void Scheduler::step() {
@@ -156,7 +153,7 @@ void Scheduler::step() {
   }
   if (active_.empty()) return;
 
-  std::stable_sort(active_.begin(), active_.end(), [](const Work* a, const Work* b) {
+  std::sort(active_.begin(), active_.end(), [](const Work* a, const Work* b) {
     if (a->priority != b->priority) return a->priority > b->priority;
     return a->arrival < b->arrival;
   });

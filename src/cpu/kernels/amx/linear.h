@@ -11,5 +11,6 @@ void install_linear(KernelTable& table);
 
 void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
+void install_generic(KernelTable& table);
 
 }  // namespace okibi::cpu::amx

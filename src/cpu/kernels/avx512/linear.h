@@ -12,7 +12,7 @@ void install_linear(KernelTable& table);
 void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
 void install_generic(KernelTable& table);
-void install_float(KernelTable& table);
+void install_nvfp4(KernelTable& table);
 void install_quantize(KernelTable& table);
 
 }  // namespace okibi::cpu::avx512

@@ -7,7 +7,7 @@ void install_linear(KernelTable& table) {
   install_q8b32(table);
   install_q8b256(table);
   install_generic(table);
-  install_float(table);
+  install_nvfp4(table);
   install_quantize(table);
 }
 

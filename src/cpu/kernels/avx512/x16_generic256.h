@@ -324,7 +324,7 @@ struct IQ1_M : Iq {
 template <class F>
 struct Generic {
   static constexpr int kGroups = 16, kOffset = F::kOffset, kMinPairs = F::kMinPairs;
-  static constexpr bool kHasMin = F::kHasMin;
+  static constexpr bool kHasMin = F::kHasMin, kDirect = false;
   static constexpr int64_t kFileBytes = F::kFileBytes, kUnitBytes = 16 * F::kFileBytes,
                            kHeadBytes = 0;
 

@@ -2,6 +2,7 @@
 //   head    Q6_K only: per super-block 16 binary16 scales; end padded to 64
 //   units   per super-block the scales and codes of 256 k x 16 rows
 // Codes are unsigned: weight = code - kOffset. code(unit, x) is vector x of 64, k = 4x .. 4x + 3.
+// kDirect: code() and scales() stand on their own, without unpack().
 // Sub-scales come as pairs of int16 in each 32-bit lane: pair p holds groups 2p (low) and 2p + 1.
 #pragma once
 
@@ -48,6 +49,7 @@ template <class T>
 // in the low, of group 2p + 1 in the high nibbles).
 struct Q4_K {
   static constexpr int kGroups = 8, kOffset = 0, kMinPairs = 4;
+  static constexpr bool kDirect = true;
   static constexpr bool kHasMin = true;
   static constexpr int64_t kUnitBytes = 2304, kHeadBytes = 0, kFileBytes = 144;
   static __m512i code(const uint8_t* unit, int x) {
@@ -87,6 +89,7 @@ struct Q5_K : Q4_K {
 // vectors of upper bits (8h + j: bits 2n for the run 128h + 32n).
 struct Q6_K {
   static constexpr int kGroups = 16, kOffset = 32, kMinPairs = 4;
+  static constexpr bool kDirect = true;
   static constexpr bool kHasMin = false;
   static constexpr int64_t kUnitBytes = 3328, kHeadBytes = 32, kFileBytes = 210;
   static __m512i code(const uint8_t* unit, int x) {
@@ -121,6 +124,7 @@ struct Q6_K {
 // 16 + 4c in the high nibbles).
 struct IQ4_XS {
   static constexpr int kGroups = 8, kOffset = 128, kMinPairs = 4;
+  static constexpr bool kDirect = true;
   static constexpr bool kHasMin = false;
   static constexpr int64_t kUnitBytes = 2176, kHeadBytes = 0, kFileBytes = 136;
   static __m512i code(const uint8_t* unit, int x) {
