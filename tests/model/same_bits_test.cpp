@@ -36,6 +36,11 @@ std::shared_ptr<Engine> open(const Case& c, int n_threads,
 
 void expect_same_bits(const Case& c, int n_programs, MachineOptions options = {}) {
   SCOPED_TRACE(c.name);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // Ten times slower: fewer programs, still several pages and batches long.
+  n_programs = (n_programs + 2) / 3;
+  options.max_length = 300;
+#endif
   for (int n_threads : {1, 2}) {
     std::shared_ptr<Engine> subject = open(c, n_threads), cold = open(c, 1);
     ASSERT_TRUE(subject && cold);
