@@ -27,7 +27,7 @@ packages: build/.packages-build build/.packages-model build/.packages-test
 
 build: build/.packages-build build/.packages-test
 	@cmake --preset release --log-level=WARNING > /dev/null
-	cmake --build --preset release --parallel $(JOBS)
+	cmake --build --preset release --parallel $(JOBS) --target okibi
 
 models: build/.packages-model
 	@python3 tools/fetch_models.py
@@ -36,11 +36,13 @@ demo: models build
 	@tools/demo.sh build/okibi $(MODEL)
 
 test: models build
+	cmake --build --preset release --parallel $(JOBS)
 	@cmake --preset asan --log-level=WARNING > /dev/null
 	cmake --build --preset asan --parallel $(JOBS)
 	@python3 tools/run_tests.py --label quick release asan
 
 test-all: models build build/.packages-full
+	cmake --build --preset release --parallel $(JOBS)
 	@cmake --preset asan --log-level=WARNING > /dev/null
 	cmake --build --preset asan --parallel $(JOBS)
 	@cmake --preset tsan --log-level=WARNING > /dev/null
