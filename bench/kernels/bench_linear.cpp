@@ -264,13 +264,13 @@ void time_gemm(const Options& o, const Level& level, int type, const Roofs& roof
     const std::vector<uint8_t> rows = random_weights(type, s.n_out, s.n_in, 3);
     const Matrix m = pack(k, rows, s.n_out, s.n_in);
     const Inputs in = random_inputs(level.table, k.activation, o.rows, s.n_in, 5);
-    std::vector<float> out(static_cast<size_t>(o.rows * s.n_out));
+    const Buffer out(o.rows * s.n_out * 4);
     const int64_t scratch_bytes = k.scratch_bytes != nullptr ? k.scratch_bytes(s.n_in) : 64;
     std::vector<Buffer> scratch;
     for (int t = 0; t < o.threads; ++t) scratch.emplace_back(scratch_bytes);
     const auto args_of = [&](int t) {
       cpu::ProductArgs args =
-          whole(m, in, o.rows, out.data(), scratch[static_cast<size_t>(t)].data());
+          whole(m, in, o.rows, out.as<float>(), scratch[static_cast<size_t>(t)].data());
       args.panel_begin = m.n_panels * t / o.threads;
       args.panel_end = m.n_panels * (t + 1) / o.threads;
       return args;

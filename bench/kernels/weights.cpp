@@ -148,6 +148,12 @@ Inputs random_inputs(const cpu::KernelTable& table, cpu::ActivationFormat format
                             in.sums.as<int16_t>() + r * a.sums16_stride);
     }
   }
+  if (table.make_tiles != nullptr && format != cpu::ActivationFormat::kF32) {
+    const int64_t n_tiles = cpu::tile_count(n_rows);
+    in.tiles = Buffer(cpu::tiles_bytes(format, n_rows, n_in));
+    table.make_tiles(a, format, n_rows, n_in, 0, n_tiles, in.tiles.data());
+    a.tiles = {in.tiles.data(), cpu::tile_height(n_rows), n_tiles};
+  }
   return in;
 }
 

@@ -42,7 +42,7 @@ Matrix pack(const cpu::LinearKernels& kernels, const std::vector<uint8_t>& rows,
 
 // Rows of normal values in the formats of kernel_table.h.
 struct Inputs {
-  Buffer x, q, d, sums;
+  Buffer x, q, d, sums, tiles;
   cpu::Activations view;
 };
 Inputs random_inputs(const cpu::KernelTable& table, cpu::ActivationFormat format, int64_t n_rows,

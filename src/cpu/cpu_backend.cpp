@@ -168,6 +168,12 @@ Status CpuBackend::reserve_scratch() {
   OKIBI_RETURN_IF_ERROR(
       grow(q8b256_, n * q8_strides(ActivationFormat::kQ8B256, max_n_in_).bytes_per_row + kReadPast,
            false));
+  if (kernels_.make_tiles != nullptr) {
+    const uint64_t n_bytes = static_cast<uint64_t>(
+        std::max(tiles_bytes(ActivationFormat::kQ8B32, max_rows_, max_n_in_),
+                 tiles_bytes(ActivationFormat::kQ8B256, max_rows_, max_n_in_)));
+    for (MappedBuffer& buffer : tiles_) OKIBI_RETURN_IF_ERROR(grow(buffer, n_bytes, false));
+  }
   return grow(linear_scratch_,
               linear_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + kReadPast, false);
 }
@@ -240,7 +246,8 @@ void CpuBackend::set_layer(int32_t layer, const char* kind) {
   layer_kind_ = kind;
 }
 
-Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format) {
+Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format,
+                                 bool for_gemm) {
   Activations a;
   a.x = in.row(0);
   a.x_stride = in.stride;
@@ -264,7 +271,21 @@ Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, Activatio
     a.sums16 = reinterpret_cast<int16_t*>(p);
     a.sums16_stride = s.sums;
   }
-  for_rows(n_rows, in.cols, [&](int64_t r, int) { quantize_row(in, r, a, format); });
+  if (!for_gemm || kernels_.make_tiles == nullptr) {
+    for_rows(n_rows, in.cols, [&](int64_t r, int) { quantize_row(in, r, a, format); });
+    return a;
+  }
+  uint8_t* tiles = tiles_[small ? 0 : 1].data();
+  a.tiles = {tiles, tile_height(n_rows), tile_count(n_rows)};
+  const bool few = a.tiles.n_tiles < 2 * pool_.n_threads();
+  if (few) for_rows(n_rows, in.cols, [&](int64_t r, int) { quantize_row(in, r, a, format); });
+  pool_.parallel_for(a.tiles.n_tiles, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t last = few ? 0 : std::min((t + 1) * a.tiles.height, n_rows);
+      for (int64_t r = t * a.tiles.height; r < last; ++r) quantize_row(in, r, a, format);
+      kernels_.make_tiles(a, format, n_rows, in.cols, t, t + 1, tiles);
+    }
+  });
   return a;
 }
 

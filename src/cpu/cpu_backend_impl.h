@@ -135,7 +135,9 @@ class CpuBackend final : public ops::Backend {
   Status reserve_scratch();
   Status grow(MappedBuffer& buffer, uint64_t n_bytes, bool huge);
 
-  Activations quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format);
+  // for_gemm: in tile order too, where the level wants that.
+  Activations quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format,
+                       bool for_gemm);
   void quantize_row(const RowsBuffer& in, int64_t row, const Activations& a, ActivationFormat f);
   void run_products(std::span<const Product> products, int64_t n_rows, bool accumulate);
   void run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
@@ -193,6 +195,7 @@ class CpuBackend final : public ops::Backend {
   int64_t max_n_in_ = 0;
   uint64_t linear_scratch_stride_ = 0;
   MappedBuffer q8b32_, q8b256_, linear_scratch_;
+  MappedBuffer tiles_[2];  // kQ8B32, kQ8B256
 
   bool has_kv_ = false;
   ops::KvConfig kv_config_;

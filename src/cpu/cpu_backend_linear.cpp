@@ -19,6 +19,10 @@ constexpr int64_t kMinRowsPerRange = 32;
 // The most matrices that share an input: q, k, v, and room.
 constexpr size_t kMaxProducts = 8;
 
+bool uses_gemm(const LinearKernels& k, int64_t n_rows) {
+  return n_rows >= k.gemm_min_rows;
+}
+
 }  // namespace
 
 void CpuBackend::run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
@@ -36,7 +40,7 @@ void CpuBackend::run_product_range(const Product& p, int64_t panel_begin, int64_
   args.out_stride = p.out_stride;
   args.accumulate = accumulate;
   args.scratch = linear_scratch(thread);
-  (n_rows >= k.gemm_min_rows ? k.gemm : k.gemv)(args);
+  (uses_gemm(k, n_rows) ? k.gemm : k.gemv)(args);
 }
 
 // The panels of all products in one list, so that small matrices (k, v beside q) share one
@@ -53,7 +57,9 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
   if (pool_.n_threads() > 1 && n_panels < n_ranges / 2) {
     n_row_ranges = std::clamp<int64_t>(n_rows / kMinRowsPerRange, 1, ceil_div(n_ranges, n_panels));
   }
-  const int64_t rows_per_range = ceil_div(n_rows, n_row_ranges);
+  // Whole tiles, for the levels whose activations lie in tiles.
+  const int64_t height = tile_height(n_rows);
+  const int64_t rows_per_range = ceil_div(ceil_div(n_rows, n_row_ranges), height) * height;
   // Few rows: reading decides. Many rows: kernels take panels in pairs.
   const int64_t grain = n_rows < kMinRowsPerRange
                             ? std::max<int64_t>(1, kMinRangeBytes / n_rows * n_panels / n_bytes)
@@ -83,7 +89,7 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
   const RowsBuffer& input = rows(in);
   const int64_t n = input.n_valid;
   const ZoneTimer timer(*this, Zone::kLinear,
-                        n >= first.gemm_min_rows ? first.gemm_name : first.gemv_name);
+                        uses_gemm(first, n) ? first.gemm_name : first.gemv_name);
   Activations formats[3];
   bool ready[3] = {};
   Product products[kMaxProducts];
@@ -93,7 +99,7 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
           w.name.c_str(), static_cast<long long>(w.matrix.n_in),
           static_cast<long long>(input.cols));
     const auto f = static_cast<size_t>(w.kernels->activation);
-    if (!ready[f]) formats[f] = quantize(input, n, w.kernels->activation);
+    if (!ready[f]) formats[f] = quantize(input, n, w.kernels->activation, uses_gemm(*w.kernels, n));
     ready[f] = true;
     RowsBuffer& out = output(outs[i], n, w.matrix.n_out);
     products[i] = {&w, formats[f], out.row(0), out.stride};
@@ -107,11 +113,11 @@ void CpuBackend::project_add(ops::Rows in, ops::Weight wh, ops::Rows inout) {
   const int64_t n = input.n_valid;
   CHECK(w.matrix.n_in == input.cols && in.id != inout.id, "%s: %lld inputs, rows have %lld",
         w.name.c_str(), static_cast<long long>(w.matrix.n_in), static_cast<long long>(input.cols));
-  const ZoneTimer timer(
-      *this, Zone::kLinear,
-      n >= w.kernels->gemm_min_rows ? w.kernels->gemm_name : w.kernels->gemv_name);
+  const ZoneTimer timer(*this, Zone::kLinear,
+                        uses_gemm(*w.kernels, n) ? w.kernels->gemm_name : w.kernels->gemv_name);
   RowsBuffer& out = output(inout, n, w.matrix.n_out);
-  const Product product{&w, quantize(input, n, w.kernels->activation), out.row(0), out.stride};
+  const Product product{&w, quantize(input, n, w.kernels->activation, uses_gemm(*w.kernels, n)),
+                        out.row(0), out.stride};
   run_products({&product, 1}, n, /*accumulate=*/true);
 }
 
@@ -146,15 +152,14 @@ void CpuBackend::logits(ops::Rows in, ops::Weight wh, ops::Rows out) {
         static_cast<long long>(n), plan_->output_rows.size());
   CHECK(w.matrix.n_in == input.cols && in.id != out.id, "%s: %lld inputs, rows have %lld",
         w.name.c_str(), static_cast<long long>(w.matrix.n_in), static_cast<long long>(input.cols));
-  const ZoneTimer timer(
-      *this, Zone::kOutput,
-      n >= w.kernels->gemm_min_rows ? w.kernels->gemm_name : w.kernels->gemv_name);
+  const ZoneTimer timer(*this, Zone::kOutput,
+                        uses_gemm(*w.kernels, n) ? w.kernels->gemm_name : w.kernels->gemv_name);
   RowsBuffer& buffer = output(out, n, rows(out).cols);
   if (!plan_->label_begin.empty()) return label_logits(input, w, buffer);
   CHECK(buffer.cols == w.matrix.n_out, "%s: %lld outputs, rows have %lld", w.name.c_str(),
         static_cast<long long>(w.matrix.n_out), static_cast<long long>(buffer.cols));
-  const Product product{&w, quantize(input, n, w.kernels->activation), buffer.row(0),
-                        buffer.stride};
+  const Product product{&w, quantize(input, n, w.kernels->activation, uses_gemm(*w.kernels, n)),
+                        buffer.row(0), buffer.stride};
   run_products({&product, 1}, n, /*accumulate=*/false);
 }
 
@@ -187,7 +192,7 @@ void CpuBackend::label_logits(const RowsBuffer& in, const PackedWeight& w, RowsB
     }
     ++label_panels_.back().n_labels;
   }
-  const Activations input = quantize(in, in.n_valid, w.kernels->activation);
+  const Activations input = quantize(in, in.n_valid, w.kernels->activation, /*for_gemm=*/false);
   const auto n_units = static_cast<int64_t>(label_panels_.size());
   pool_.parallel_for(n_units, 4, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t u = begin; u < end; ++u) {

@@ -30,6 +30,30 @@ namespace okibi::cpu {
 
 enum class ActivationFormat : uint8_t { kF32, kQ8B32, kQ8B256 };
 
+// Activations once more, in the order in which tile kernels read them: tiles of `height` rows, rows
+// past the last zero. Record (chunk of 256 k, tile) stands at (chunk * n_tiles + tile) records and
+// holds kTileHeight rows, of which `height` count:
+//   kQ8B32:  q [8 blocks][row][32], d [block][row], fl(d * float(sum)) [block][row]
+//   kQ8B256: q [4 runs][row][64], d [row], sums over 32 (int16) [row][8], sums over 16 [row][16]
+struct ActivationTiles {
+  const uint8_t* data = nullptr;
+  int64_t height = 0, n_tiles = 0;
+};
+constexpr int64_t kTileHeight = 32;
+constexpr int64_t tile_count(int64_t n_rows) {
+  return (n_rows + kTileHeight - 1) / kTileHeight;
+}
+// Tiles of one product are equally high, so that one configuration serves all of them.
+constexpr int64_t tile_height(int64_t n_rows) {
+  return (n_rows + tile_count(n_rows) - 1) / tile_count(n_rows);
+}
+constexpr int64_t tile_record_bytes(ActivationFormat format) {
+  return kTileHeight * (format == ActivationFormat::kQ8B32 ? 8 * (32 + 4 + 4) : 256 + 4 + 16 + 32);
+}
+constexpr int64_t tiles_bytes(ActivationFormat format, int64_t n_rows, int64_t n_in) {
+  return (n_in + 255) / 256 * tile_count(n_rows) * tile_record_bytes(format);
+}
+
 // Activations of a step in the format that a weight layout asks for. Rows lie `q_stride` bytes
 // (kF32: `x_stride` floats) apart; n_in is the row length.
 //   kQ8B32:  d (n_in / 32) scales, sums32 (n_in / 32) sums of q over each block
@@ -46,6 +70,7 @@ struct Activations {
   const int32_t* sums32 = nullptr;  // rows d_stride apart
   const int16_t* sums16 = nullptr;
   int64_t sums16_stride = 0;
+  ActivationTiles tiles;  // for gemm, where the level has make_tiles
 };
 
 // A packed matrix: ceil(n_out / panel_rows) panels of panel_bytes(n_in), one after another, rows
@@ -126,8 +151,12 @@ struct AttendArgs {
 constexpr int32_t kAttendPartition = 256;
 // Value rows that are converted at a time for a tile of queries.
 constexpr int32_t kAttendValueRows = 32;
-constexpr int64_t round_up_16(int64_t n) { return (n + 15) / 16 * 16; }
-constexpr int64_t attend_record_floats(int64_t v_dim) { return 16 + round_up_16(v_dim); }
+constexpr int64_t round_up_16(int64_t n) {
+  return (n + 15) / 16 * 16;
+}
+constexpr int64_t attend_record_floats(int64_t v_dim) {
+  return 16 + round_up_16(v_dim);
+}
 // Scores and padded query of each row, 16 transposed keys, a chunk of values.
 constexpr int64_t attend_scratch_floats(int64_t n_rows, int64_t k_dim, int64_t v_dim) {
   return n_rows * (kAttendPartition + round_up_16(k_dim)) + 16 * round_up_16(k_dim) +
@@ -140,13 +169,13 @@ struct ShortConvArgs {
   const float* bcx = nullptr;  // (n_rows, 3d), rows bcx_stride apart
   int64_t bcx_stride = 0;
   int32_t n_rows = 0;
-  int32_t d = 0;               // channels of the whole row
+  int32_t d = 0;  // channels of the whole row
   int32_t channel_begin = 0, channel_end = 0;
-  int32_t n_taps = 0;          // 1 .. kMaxConvTaps
-  const float* kernel = nullptr;     // (d, n_taps)
-  const float* state_in = nullptr;   // (n_taps - 1, d)
-  float* state_out = nullptr;        // may be state_in
-  float* out = nullptr;              // (n_rows, d), rows out_stride apart
+  int32_t n_taps = 0;               // 1 .. kMaxConvTaps
+  const float* kernel = nullptr;    // (d, n_taps)
+  const float* state_in = nullptr;  // (n_taps - 1, d)
+  float* state_out = nullptr;       // may be state_in
+  float* out = nullptr;             // (n_rows, d), rows out_stride apart
   int64_t out_stride = 0;
 };
 
@@ -178,6 +207,11 @@ struct KernelTable {
   void (*quantize_q8b256)(const float* x, int64_t n, int8_t* q, float* d,
                           int16_t* sums16) = nullptr;
 
+  // Tiles [tile_begin, tile_end) of `a` (its q, d and sums; n_rows, n_in) into a.tiles.data. Null:
+  // gemm reads rows.
+  void (*make_tiles)(const Activations& a, ActivationFormat format, int64_t n_rows, int64_t n_in,
+                     int64_t tile_begin, int64_t tile_end, uint8_t* data) = nullptr;
+
   // One row each; n any positive number.
   void (*rms_norm)(const float* x, const float* gamma, int64_t n, float eps, float* out) = nullptr;
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out) = nullptr;
@@ -203,9 +237,17 @@ struct KernelTable {
 };
 
 // Each level overwrites what it improves; call them in order.
-namespace reference { void install(KernelTable& table); }
-namespace avx2 { void install(KernelTable& table); }
-namespace avx512 { void install(KernelTable& table); }
-namespace amx { void install(KernelTable& table); }
+namespace reference {
+void install(KernelTable& table);
+}
+namespace avx2 {
+void install(KernelTable& table);
+}
+namespace avx512 {
+void install(KernelTable& table);
+}
+namespace amx {
+void install(KernelTable& table);
+}
 
 }  // namespace okibi::cpu

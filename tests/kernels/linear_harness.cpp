@@ -220,6 +220,13 @@ Product::Product(const cpu::KernelTable& table, const cpu::LinearKernels& kernel
   a_.d = d_.data();
   a_.sums32 = sums32_.data();
   a_.sums16 = sums16_.data();
+  if (table.make_tiles == nullptr) return;
+  const int64_t n_tiles = cpu::tile_count(n_rows_);
+  tiles_ = Buffer<uint8_t>(cpu::tiles_bytes(kernels.activation, n_rows_, n_in));
+  // Two calls: tiles do not depend on what else is asked for.
+  table.make_tiles(a_, kernels.activation, n_rows_, n_in, 0, n_tiles / 2, tiles_.data());
+  table.make_tiles(a_, kernels.activation, n_rows_, n_in, n_tiles / 2, n_tiles, tiles_.data());
+  a_.tiles = {tiles_.data(), cpu::tile_height(n_rows_), n_tiles};
 }
 
 std::vector<double> Product::seen_activations() const {

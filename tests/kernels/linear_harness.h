@@ -96,6 +96,7 @@ class Product {
   Buffer<int8_t> q_;
   Buffer<int32_t> sums32_;
   Buffer<int16_t> sums16_;
+  Buffer<uint8_t> tiles_;
   cpu::Activations a_;
 };
 

@@ -9,6 +9,7 @@ namespace okibi::cpu::amx {
 // Everything below, in one call.
 void install_linear(KernelTable& table);
 
+void install_make_tiles(KernelTable& table);
 void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
 void install_generic(KernelTable& table);

@@ -2,15 +2,21 @@
 #include "cpu/kernels/amx/linear.h"
 #include "cpu/kernels/amx/super_blocks.h"
 #include "cpu/kernels/avx512/x16_generic256.h"
+#include "cpu/kernels/avx512/x16_tile256.h"
 #include "cpu/weight_types.h"
 
 namespace okibi::cpu {
 namespace {
 using namespace amx_tile;
 
+// gemv of these types is the walk of avx512's gemm, with its tables.
+int64_t scratch_bytes(int64_t n_in) {
+  return max64(scratch_bytes256(n_in), gemm256_scratch_bytes<Chunk256>(n_in));
+}
+
 template <class F>
 void improve(LinearKernels& k, const char* gemm_name) {
-  improve256<Generic<F>>(k, gemm_name);
+  improve256<Generic<F>>(k, gemm_name, scratch_bytes);
 }
 
 }  // namespace

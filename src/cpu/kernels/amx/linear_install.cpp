@@ -4,6 +4,7 @@
 namespace okibi::cpu::amx {
 
 void install_linear(KernelTable& table) {
+  install_make_tiles(table);
   install_q8b32(table);
   install_q8b256(table);
   install_generic(table);

@@ -2,13 +2,14 @@
 // as two int8 digits: code * scale = high * 2^kShift + low. Tiles then add up a whole super-block
 // exactly, 64 k per instruction, and the float part runs once per 256 values.
 //
-// Tiles: C of up to 32 rows by one panel in both digits (0-3), the rows (4, 5), the digits of the
-// weights (6, 7): four loads feed four products. While the tiles of one set compute, AVX-512 brings
-// the set before to float.
+// A set is one tile of up to 32 rows by one panel. C of both digits stands in tile registers 0-3,
+// the rows in 4 and 5, the digits of the weights in 6 and 7: four loads feed four products. While
+// the products of one set run, AVX-512 brings the set before to float, a quarter behind each 64 k;
+// the last quarter waits until the next set but one, so that nothing waits for a tile to be stored.
 #pragma once
 
-#include "cpu/kernels/amx/tile.h"
-#include "cpu/kernels/avx512/x16_gemm256.h"
+#include "cpu/kernels/amx/tile_walk.h"
+#include "cpu/kernels/avx512/x16_q8b256.h"
 
 namespace okibi::cpu {
 namespace {
@@ -21,9 +22,14 @@ struct DigitChunk {
   alignas(64) uint8_t digits[2][2][64 * 64];
   int32_t mins[2][8][16];  // pairs
   float d[2][16], m[2][16];
-  int32_t c[2][2][32][16];
+  int32_t c[2][2][kTileHeight][16];
 };
-using DigitStep = Step256<DigitChunk>;
+using DigitStep = TileStep<DigitChunk>;
+
+// Parts of a record of ActivationTiles.
+constexpr int64_t kScalesAt = 256 * kTileHeight;
+template <class T>
+constexpr int64_t kSumsAt = (T::kMinPairs == 4 ? 260 : 276) * kTileHeight;
 
 // ---- digits
 
@@ -130,13 +136,32 @@ void unpack_digits(const uint8_t* head, const uint8_t* unit, int p, DigitChunk* 
 
 // ---- a set: one tile of rows by one panel
 
-// 64 k of the set; kTwo: there is a second tile of rows.
-template <bool kUnsigned, bool kTwo>
-[[gnu::always_inline]] inline void multiply(const int8_t* q0, const int8_t* q1, int64_t q_stride,
-                                            const uint8_t* high, const uint8_t* low) {
-  _tile_loadd(4, q0, q_stride);
+// What the set before left in the tile registers goes to `c` (if it is not null) as late as this,
+// before the first product: a store stops the product unit until the result is there. The
+// registers are numbered in the instructions, so none can be a parameter.
+[[gnu::always_inline]] inline void begin_lower(int32_t (*c)[kTileHeight][16]) {
+  if (c != nullptr) _tile_stored(0, c[0][0], 64);
+  _tile_zero(0);
+  if (c != nullptr) _tile_stored(1, c[1][0], 64);
+  _tile_zero(1);
+}
+[[gnu::always_inline]] inline void begin_upper(int32_t (*c)[kTileHeight][16]) {
+  if (c != nullptr) _tile_stored(2, c[0][16], 64);
+  _tile_zero(2);
+  if (c != nullptr) _tile_stored(3, c[1][16], 64);
+  _tile_zero(3);
+}
+
+// 64 k of a set; kTwo: it has more than 16 rows; kFirst: the sums begin, `before` is the place of
+// those of the set before.
+template <bool kUnsigned, bool kTwo, bool kFirst>
+[[gnu::always_inline]] inline void multiply(const uint8_t* rows, const uint8_t* high,
+                                            const uint8_t* low,
+                                            int32_t (*before)[kTileHeight][16]) {
+  _tile_loadd(4, rows, 64);
   _tile_loadd(6, high, 64);
   _tile_loadd(7, low, 64);
+  if constexpr (kFirst) begin_lower(before);
   if constexpr (kUnsigned) {
     _tile_dpbsud(0, 4, 6);
     _tile_dpbsud(1, 4, 7);
@@ -145,7 +170,8 @@ template <bool kUnsigned, bool kTwo>
     _tile_dpbssd(1, 4, 7);
   }
   if constexpr (kTwo) {
-    _tile_loadd(5, q1, q_stride);
+    _tile_loadd(5, rows + 1024, 64);
+    if constexpr (kFirst) begin_upper(before);
     if constexpr (kUnsigned) {
       _tile_dpbsud(2, 5, 6);
       _tile_dpbsud(3, 5, 7);
@@ -157,32 +183,21 @@ template <bool kUnsigned, bool kTwo>
 }
 
 template <bool kTwo>
-[[gnu::always_inline]] inline void clear_tiles() {
-  _tile_zero(0);
-  _tile_zero(1);
-  if constexpr (kTwo) {
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-}
-// Rows of the two tiles follow one another.
-template <bool kTwo>
-[[gnu::always_inline]] inline void store_tiles(int32_t (*c)[32][16], int64_t upper) {
+[[gnu::always_inline]] inline void store_tiles(int32_t (*c)[kTileHeight][16]) {
   _tile_stored(0, c[0][0], 64);
   _tile_stored(1, c[1][0], 64);
   if constexpr (kTwo) {
-    _tile_stored(2, c[0][upper], 64);
-    _tile_stored(3, c[1][upper], 64);
+    _tile_stored(2, c[0][16], 64);
+    _tile_stored(3, c[1][16], 64);
   }
 }
 
-// The float part of a set that waits for it: where its next row stands.
-struct Pending {
-  const int32_t* c = nullptr;
-  const float* d = nullptr;
-  const int16_t* sums = nullptr;
+// A set whose sums wait to be brought to float.
+struct Waiting {
+  const int32_t (*c)[kTileHeight][16] = nullptr;
+  const uint8_t* record = nullptr;
   float* acc = nullptr;
-  int64_t row = 0, n = 0;  // next row of the step, rows left
+  int64_t row = 0;  // of its first, in the product
   int p = 0;
 };
 
@@ -195,26 +210,27 @@ struct Pending {
   return acc;
 }
 
-// Up to n rows of a set to float.
-template <class T, bool kLast>
-[[gnu::always_inline]] inline void add_rows(const DigitStep& s, Pending* set, int64_t n) {
+// Rows [first, first + kRows) of a set to float.
+template <class T, bool kLast, int kRows>
+[[gnu::always_inline]] inline void add_rows(const DigitStep& s, const Waiting& set, int first) {
+  if (set.c == nullptr) return;
   constexpr int kSums = 2 * T::kMinPairs;
-  n = min64(n, set->n);
-  const __m512 d = _mm512_load_ps(s.chunk->d[set->p]);
-  const __m512 m = _mm512_load_ps(s.chunk->m[set->p]);
+  const __m512 d = _mm512_load_ps(s.chunk->d[set.p]);
+  const __m512 m = _mm512_load_ps(s.chunk->m[set.p]);
   __m512i mins[T::kMinPairs];
 #pragma GCC unroll 8
-  for (int i = 0; i < T::kMinPairs; ++i) mins[i] = load(s.chunk->mins[set->p][i]);
+  for (int i = 0; i < T::kMinPairs; ++i) mins[i] = load(s.chunk->mins[set.p][i]);
   const __mmask16 keep = s.is_first ? __mmask16(0) : __mmask16(0xffff);
-  const int32_t* c = set->c;
-  const float* da = set->d;
-  const int16_t* sums = set->sums;
-  float* at = set->acc;
+  const int32_t* high = set.c[0][first];
+  const int32_t* low = set.c[1][first];
+  const float* da = reinterpret_cast<const float*>(set.record + kScalesAt) + first;
+  const int16_t* sums = reinterpret_cast<const int16_t*>(set.record + kSumsAt<T>) + kSums * first;
+  float* at = set.acc + 16 * first;
 #pragma GCC unroll 4
-  for (int64_t r = 0; r < n; ++r) {
-    const __m512i high = _mm512_slli_epi32(load(c + 16 * r), DigitsOf<T>::Type::kShift);
-    const __m512i total = _mm512_add_epi32(high, load(c + 32 * 16 + 16 * r));
-    __m512 acc = _mm512_maskz_load_ps(keep, at + kAccFloats * r);
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i upper = _mm512_slli_epi32(load(high + 16 * r), DigitsOf<T>::Type::kShift);
+    const __m512i total = _mm512_add_epi32(upper, load(low + 16 * r));
+    __m512 acc = _mm512_maskz_load_ps(keep, at + 16 * r);
     acc = _mm512_fmadd_ps(_mm512_mul_ps(d, broadcast(da + r)), _mm512_cvtepi32_ps(total), acc);
     if constexpr (T::kHasMin) {
       __m512i minima = dot_pairs(_mm512_setzero_si512(), mins[0], sums + kSums * r);
@@ -225,73 +241,70 @@ template <class T, bool kLast>
       acc = _mm512_fnmadd_ps(_mm512_mul_ps(m, broadcast(da + r)), _mm512_cvtepi32_ps(minima), acc);
     }
     if constexpr (kLast) {
-      finish(s.out, set->row + r, set->p, acc);
+      const int64_t row = set.row + first + r;
+      if (first + r < s.height && row >= s.row_begin && row < s.row_end) {
+        finish_row(s, row, set.p, acc);
+      }
     } else {
-      _mm512_store_ps(at + kAccFloats * r, acc);
+      _mm512_store_ps(at + 16 * r, acc);
     }
   }
-  set->c += 16 * n;
-  set->d += n;
-  set->sums += kSums * n;
-  set->acc += kAccFloats * n;
-  set->row += n;
-  set->n -= n;
 }
 
 template <class T, bool kTwo, bool kLast>
 void add_super_block(const DigitStep& s) {
   using Digits = typename DigitsOf<T>::Type;
-  const RowTiles tiles(s.n_rows, 32);
-  const int64_t upper = kTwo ? (tiles.height + 1) / 2 : tiles.height;
+  constexpr int kRows = kTwo ? 8 : 4;  // of a set behind each 64 k
   DigitChunk* chunk = const_cast<DigitChunk*>(s.chunk);
-  Pending before;
-  for (int64_t i = 0; i < tiles.n_tiles; ++i) {
-    prefetch_part(s.ahead, i, tiles.n_tiles);
-    if (kLast) prefetch_outputs(s.out, tiles.first(i), tiles.height);
-    const int8_t* q0 = s.q + tiles.first(i) * s.q_stride;
-    const int8_t* q1 = q0 + upper * s.q_stride;
+  Waiting before, older;
+  int32_t(*c)[kTileHeight][16] = nullptr;  // where the sums in the tile registers belong
+  int turn = 0;
+  for (int64_t i = 0; i < s.n_tiles; ++i) {
+    const uint8_t* record = s.records + i * s.record_bytes;
+    prefetch_part(s.ahead, i, s.n_tiles);
+    prefetch_outputs(s, i);
     for (int p = 0; p < s.n_panels; ++p) {
-      int32_t(*c)[32][16] = chunk->c[(2 * i + p) & 1];
-      clear_tiles<kTwo>();
-      for (int k = 0; k < 4; ++k) {
-        multiply<Digits::kUnsigned, kTwo>(q0 + 64 * k, q1 + 64 * k, s.q_stride,
-                                          chunk->digits[p][0] + 1024 * k,
-                                          chunk->digits[p][1] + 1024 * k);
-        add_rows<T, kLast>(s, &before, 8);
+      const uint8_t* high = chunk->digits[p][0];
+      const uint8_t* low = chunk->digits[p][1];
+      multiply<Digits::kUnsigned, kTwo, true>(record, high, low, c);
+      add_rows<T, kLast, kRows>(s, older, 3 * kRows);
+      for (int k = 1; k < 4; ++k) {
+        multiply<Digits::kUnsigned, kTwo, false>(record + 2048 * k, high + 1024 * k, low + 1024 * k,
+                                                 nullptr);
+        add_rows<T, kLast, kRows>(s, before, (k - 1) * kRows);
       }
-      store_tiles<kTwo>(c, upper);
-      const int64_t row = i * tiles.height, repeated = tiles.repeated(i);
-      before = {c[0][repeated],
-                s.d + row,
-                s.sums + 2 * T::kMinPairs * row,
-                s.acc + kAccFloats * row + 16 * p,
-                row,
-                tiles.height - repeated,
-                p};
+      c = chunk->c[turn ^= 1];
+      older = before;
+      before = {c, record, s.acc + (2 * i + p) * 16 * kTileHeight, s.row + i * s.height, p};
     }
   }
-  add_rows<T, kLast>(s, &before, 32);
+  store_tiles<kTwo>(c);
+  add_rows<T, kLast, kRows>(s, older, 3 * kRows);
+  for (int k = 0; k < 4; ++k) add_rows<T, kLast, kRows>(s, before, k * kRows);
 }
 
 template <class T>
 void gemm256(const ProductArgs& args) {
-  int64_t configured = 0;
-  walk256<T, DigitChunk, false>(args, unpack_digits<T>, [&](const DigitStep& s) {
-    const int64_t height = RowTiles(s.n_rows, 32).height;
-    const bool two = height > 16;
-    if (height != configured) {
-      const int64_t upper = two ? (height + 1) / 2 : height;
-      Config config;
-      for (int tile = 0; tile < 2; ++tile) config.set(tile, upper, 64);
-      config.set(4, upper, 64);
-      if (two) {
-        for (int tile = 2; tile < 4; ++tile) config.set(tile, height - upper, 64);
-        config.set(5, height - upper, 64);
-      }
-      for (int tile = 6; tile < 8; ++tile) config.set(tile, 16, 64);
-      load_config(config);
-      configured = height;
-    }
+  const int64_t height = args.a.tiles.height;
+  const bool two = height > 16;
+  Config config;
+  const int64_t first = two ? 16 : height, second = two ? height - 16 : 16;
+  for (int tile = 0; tile < 4; ++tile) config.set(tile, tile < 2 ? first : second, 64);
+  config.set(4, first, 64);
+  config.set(5, second, 64);
+  config.set(6, 16, 64);
+  config.set(7, 16, 64);
+  load_config(config);
+  const auto unpack = [&args](int64_t b, int64_t panel, int p, DigitChunk* chunk) {
+    const uint8_t* base = args.w.data + panel * args.w.panel_bytes;
+    unpack_digits<T>(base + b * T::kHeadBytes,
+                     base + units_offset256<T>(args.w.n_in) + b * T::kUnitBytes, p, chunk);
+  };
+  const auto ahead = [&args](int64_t b, int64_t panel, Ahead* runs) {
+    const uint8_t* base = args.w.data + panel * args.w.panel_bytes;
+    runs->add(base + units_offset256<T>(args.w.n_in) + b * T::kUnitBytes, T::kUnitBytes);
+  };
+  walk_tiles<DigitChunk>(args, ActivationFormat::kQ8B256, unpack, ahead, [two](const DigitStep& s) {
     if (two) {
       s.is_last ? add_super_block<T, true, true>(s) : add_super_block<T, true, false>(s);
     } else {
@@ -302,14 +315,15 @@ void gemm256(const ProductArgs& args) {
 }
 
 int64_t scratch_bytes256(int64_t n_in) {
-  return gemm256_scratch_bytes<DigitChunk>(n_in);
+  return tile_scratch_bytes<DigitChunk>(n_in);
 }
 
 template <class T>
-void improve256(LinearKernels& k, const char* gemm_name) {
+void improve256(LinearKernels& k, const char* gemm_name,
+                int64_t (*scratch_bytes)(int64_t n_in) = scratch_bytes256) {
   k.gemm = gemm256<T>;
   k.gemm_name = gemm_name;
-  k.scratch_bytes = scratch_bytes256;
+  k.scratch_bytes = scratch_bytes;
 }
 
 }  // namespace amx_tile

@@ -1,4 +1,4 @@
-// Tile configuration for the AMX products, and the cutting of rows into tiles of equal height.
+// Tile configuration for the AMX products.
 #pragma once
 
 #include <immintrin.h>
@@ -29,17 +29,6 @@ inline void load_config(const Config& config) {
   x16::settle_memory();
   _tile_loadconfig(&config);
 }
-
-// n rows as tiles of the same height, so that one configuration serves them all. Where the height
-// does not divide n, the last tile starts early and repeats rows of the one before.
-struct RowTiles {
-  int64_t n_rows, n_tiles, height;
-  RowTiles(int64_t n, int64_t most)
-      : n_rows(n), n_tiles((n + most - 1) / most), height((n + n_tiles - 1) / n_tiles) {}
-  int64_t first(int64_t tile) const { return x16::min64(tile * height, n_rows - height); }
-  // Rows at the head of the tile that belong to the one before.
-  int64_t repeated(int64_t tile) const { return tile * height - first(tile); }
-};
 
 }  // namespace amx_tile
 }  // namespace
