@@ -32,15 +32,18 @@ struct Picture {
   Format format = Format::kPng;
   int32_t stored_width = 0, stored_height = 0;  // before orientation
   int32_t orientation = 1;                      // EXIF 1..8; 1 = stored upright
-  std::string_view colour;       // static text: "palette", "grey 16-bit", "YCCK", ...
-  bool has_alpha = false;        // the file carries transparency of any kind
-  bool is_animated = false;      // the first frame was taken
-  bool has_icc_profile = false;  // present, ignored
+  std::string_view colour;                      // static text: "palette", "grey", "YCCK", ...
+  int32_t bits = 8;                             // per sample, as stored
+  bool is_progressive = false;                  // progressive JPEG, interlaced PNG
+  bool has_alpha = false;                       // the file carries transparency of any kind
+  bool is_animated = false;                     // the first frame was taken
+  bool has_icc_profile = false;                 // present, ignored
 };
 
 // The format is told by the first bytes, never by a name or a declared type. Errors are one
 // sentence of ours: kBadData for damaged bytes, kUnsupported for kinds we do not read,
-// kResourceExhausted for what exceeds a limit. They never quote the decoder or the file.
+// kResourceExhausted for what exceeds a size limit, kInvalidArgument for what is too thin. They
+// never quote the decoder or the file.
 Result<Picture> decode_picture(std::span<const uint8_t> bytes, const DecodeLimits& limits = {});
 
 }  // namespace okibi::image
