@@ -1,5 +1,5 @@
 // `okibi inspect`: what is in a GGUF file, as tables or as JSON. Works on any file the reader
-// accepts, whether or not an engine knows its architecture.
+// accepts, whether or not an engine knows its architecture. Pictures go to inspect_picture.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/inspect_picture.h"
 #include "apps/printable.h"
 #include "apps/progress.h"
 #include "apps/terminal.h"
@@ -36,6 +37,7 @@ struct InspectFlags {
   std::string path;
   uint32_t n_ctx = 0;  // of the memory plan; 0: what fits
   bool json = false, tensors = false, check_tensors = false;
+  InspectPictureFlags picture;  // path and json are those above
 };
 
 // --- values ----------------------------------------------------------------------------------
@@ -268,7 +270,7 @@ Status check_contents(const gguf::File& file) {
   return ok_status();
 }
 
-Status inspect(const InspectFlags& flags) {
+Status inspect_gguf(const InspectFlags& flags) {
   OKIBI_ASSIGN_OR_RETURN(const gguf::File file, gguf::File::open(flags.path));
   if (flags.json) {
     print_json(file, flags);
@@ -282,18 +284,45 @@ Status inspect(const InspectFlags& flags) {
   return ok_status();
 }
 
+Status inspect(const InspectFlags& flags) {
+  const bool about_picture = !flags.picture.rgb_path.empty() ||
+                             !flags.picture.mmproj_path.empty() ||
+                             !flags.picture.model_path.empty();
+  const bool about_gguf = flags.tensors || flags.check_tensors || flags.n_ctx != 0;
+  const bool is_picture = is_picture_file(flags.path);
+  if (is_picture && about_gguf) {
+    return invalid_argument(
+        printable(flags.path, 400) +
+        " is a picture; --ctx, --tensors and --check-tensors are for GGUF files");
+  }
+  if (!is_picture && !about_picture) return inspect_gguf(flags);
+  InspectPictureFlags picture = flags.picture;
+  picture.path = flags.path;
+  picture.json = flags.json;
+  return inspect_picture(picture);
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& app, int* exit_code) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what a GGUF file holds and what it needs");
-  command->add_option("FILE", flags->path, "a .gguf file; of a split model, any shard")->required();
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show what a GGUF file holds and needs, or what a picture becomes");
+  command
+      ->add_option("FILE", flags->path,
+                   "a .gguf file (of a split model, any shard), or a PNG, JPEG or WebP picture")
+      ->required();
   command->add_option("--ctx", flags->n_ctx, "tokens of context that memory is planned for");
   command->add_flag("--tensors", flags->tensors, "list every tensor");
   command->add_flag("--json", flags->json, "print everything as JSON");
   command->add_flag("--check-tensors", flags->check_tensors,
                     "read all weights and fail on infinities and NaN");
+  command->add_option("--rgb", flags->picture.rgb_path,
+                      "of a picture: write the views as PPM (several: OUT-1.ppm, OUT-2.ppm, ...)");
+  command->add_option("-m,--model", flags->picture.model_path,
+                      "of a picture: the model that looks at it");
+  command->add_option("--mmproj", flags->picture.mmproj_path,
+                      "of a picture: the vision file of that model");
   command->callback([flags, exit_code] {
     const Status status = inspect(*flags);
     *exit_code = status.ok() ? 0 : report(status);

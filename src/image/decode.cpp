@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "image/decoders.h"
 
@@ -13,13 +12,6 @@ namespace {
 bool has_bytes_at(std::span<const uint8_t> bytes, size_t offset, std::string_view text) {
   return bytes.size() >= offset + text.size() &&
          std::memcmp(bytes.data() + offset, text.data(), text.size()) == 0;
-}
-
-std::optional<Format> sniff(std::span<const uint8_t> bytes) {
-  if (has_bytes_at(bytes, 0, std::string_view("\x89PNG\r\n\x1a\n", 8))) return Format::kPng;
-  if (has_bytes_at(bytes, 0, "\xff\xd8\xff")) return Format::kJpeg;
-  if (has_bytes_at(bytes, 0, "RIFF") && has_bytes_at(bytes, 8, "WEBP")) return Format::kWebp;
-  return std::nullopt;
 }
 
 // A name for formats people send that are not read here, so that the error helps.
@@ -42,6 +34,13 @@ std::string_view known_stranger(std::span<const uint8_t> bytes) {
 }
 
 }  // namespace
+
+std::optional<Format> sniff_format(std::span<const uint8_t> bytes) {
+  if (has_bytes_at(bytes, 0, std::string_view("\x89PNG\r\n\x1a\n", 8))) return Format::kPng;
+  if (has_bytes_at(bytes, 0, "\xff\xd8\xff")) return Format::kJpeg;
+  if (has_bytes_at(bytes, 0, "RIFF") && has_bytes_at(bytes, 8, "WEBP")) return Format::kWebp;
+  return std::nullopt;
+}
 
 std::string_view name_of(Format format) {
   switch (format) {
@@ -90,7 +89,7 @@ Result<Picture> decode_picture(std::span<const uint8_t> bytes, const DecodeLimit
     return resource_exhausted(fmt::format("the picture file has {} bytes; at most {} are allowed",
                                           bytes.size(), limits.max_file_bytes));
   }
-  const std::optional<Format> format = sniff(bytes);
+  const std::optional<Format> format = sniff_format(bytes);
   if (!format) {
     return unsupported(
         fmt::format("the picture is {}; PNG, JPEG and WebP are read", known_stranger(bytes)));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ struct DecodeLimits {
 
 enum class Format { kPng, kJpeg, kWebp };
 std::string_view name_of(Format format);
+// By the first twelve bytes, never by a name or a declared type; nothing when it is none of these.
+std::optional<Format> sniff_format(std::span<const uint8_t> bytes);
 
 struct Picture {
   int32_t width = 0, height = 0;  // upright
@@ -40,10 +43,9 @@ struct Picture {
   bool has_icc_profile = false;                 // present, ignored
 };
 
-// The format is told by the first bytes, never by a name or a declared type. Errors are one
-// sentence of ours: kBadData for damaged bytes, kUnsupported for kinds we do not read,
-// kResourceExhausted for what exceeds a size limit, kInvalidArgument for what is too thin. They
-// never quote the decoder or the file.
+// Errors are one sentence of ours: kBadData for damaged bytes, kUnsupported for kinds that are not
+// read, kResourceExhausted for what exceeds a size limit, kInvalidArgument for what is too thin.
+// They never quote the decoder or the file.
 Result<Picture> decode_picture(std::span<const uint8_t> bytes, const DecodeLimits& limits = {});
 
 }  // namespace okibi::image
