@@ -1,8 +1,8 @@
 // Bytes that lie: cut, damaged, and with sizes no file holds. Each gets an error in one sentence of
 // ours, quickly and without memory of the declared size.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -170,15 +170,14 @@ TEST(ImageHostile, GiantDeclaredSizesAreRefusedWithoutTheirMemory) {
   };
   take_peak_memory();
   const uint64_t before = take_peak_memory();
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: the machine may be busy
   for (size_t i = 0; i < cases.size(); ++i) {
     const Result<Picture> picture = decode_picture(cases[i].bytes);
     ASSERT_FALSE(picture.ok()) << i;
     EXPECT_EQ(picture.status().code(), cases[i].code) << i << ": " << picture.status().message();
     expect_own_words(picture.status(), "case " + std::to_string(i));
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 5.0);
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
 #ifndef __SANITIZE_ADDRESS__  // which keeps freed memory
   EXPECT_LT(take_peak_memory(), before + (24 << 20));
 #else
