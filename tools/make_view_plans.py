@@ -35,7 +35,8 @@ SETS = [
     ("LFM2.5-VL-450M and -1.6B", {}, 10000),
     ("LFM2-VL-1.6B", {"max_pixels_tolerance": 1.5}, 2000),
     ("LFM2.5-VL-3B", {"min_tiles": 1}, 2000),
-    ("small", {"min_image_tokens": 16, "max_image_tokens": 64, "tile_size": 256, "max_tiles": 6}, 2000),
+    ("small", {"min_image_tokens": 16, "max_image_tokens": 64, "tile_size": 256, "max_tiles": 6},
+     2000),
 ]
 MAX_SIDE, MAX_PIXELS, MAX_ASPECT = 30000, 64 << 20, 200
 
@@ -67,7 +68,8 @@ def reference_plan(processor, width, height, params):
     columns = rows = 1
     splits = not params["min_tiles"] == params["max_tiles"] == 1
     if splits and processor._is_image_too_large(
-            height=height, width=width, max_pixels_tolerance=params["max_pixels_tolerance"], **sizes):
+            height=height, width=width, **sizes,
+            max_pixels_tolerance=params["max_pixels_tolerance"]):
         columns, rows, *_ = processor._get_grid_layout(
             height, width, min_tiles=params["min_tiles"], max_tiles=params["max_tiles"],
             tile_size=params["tile_size"])
@@ -80,7 +82,8 @@ def random_size(rng):
     kind = rng.randrange(4)
     width, height = (round(2 ** rng.uniform(0, 14.8)) for _ in range(2))
     if kind == 1:
-        width, height = (max(1, 16 * rng.randrange(1, 200) + rng.randrange(-1, 2)) for _ in range(2))
+        width, height = (max(1, 16 * rng.randrange(1, 200) + rng.randrange(-1, 2))
+                         for _ in range(2))
     elif kind == 2:
         columns, rows = rng.randrange(1, 11), rng.randrange(1, 11)
         unit = rng.randrange(1, 900)
@@ -111,7 +114,8 @@ def main():
             width, height = random_size(rng)
             if not allowed(width, height):
                 continue
-            columns, rows, view_width, view_height = reference_plan(processor, width, height, params)
+            columns, rows, view_width, view_height = reference_plan(
+                processor, width, height, params)
             patches = view_width * view_height // params["encoder_patch_size"] ** 2
             if patches > max(params["max_image_tokens"] * params["downsample_factor"] ** 2,
                              (params["tile_size"] // params["encoder_patch_size"]) ** 2):

@@ -13,6 +13,9 @@ namespace {
 
 constexpr int32_t kMaxSide = 1 << 20;
 constexpr int32_t kMaxAspect = 200;
+// Parameters come from files: these keep every product and every view in bounds.
+constexpr int32_t kMaxTokens = 1 << 16, kMaxTile = 4096;
+constexpr int64_t kMaxViewPixels = 1 << 26;
 
 struct Size {
   int64_t width = 0, height = 0;
@@ -25,11 +28,14 @@ int64_t round_to_multiple(int64_t v, int64_t unit) {
 }
 
 Status check_params(const ViewParams& p) {
-  const bool plausible =
-      p.patch >= 1 && p.patch <= 256 && p.factor >= 1 && p.factor <= 16 && p.min_tokens >= 1 &&
-      p.max_tokens >= p.min_tokens && p.max_tokens <= (1 << 16) && p.tile >= 1 &&
-      p.tile <= (1 << 14) && p.tile % (p.patch * p.factor) == 0 && p.min_tiles >= 1 &&
-      p.max_tiles >= p.min_tiles && p.max_tiles <= 100 && p.tolerance > 0 && p.tolerance < 1e6;
+  const bool in_range = p.patch >= 1 && p.patch <= 256 && p.factor >= 1 && p.factor <= 16 &&
+                        p.min_tokens >= 1 && p.max_tokens >= p.min_tokens &&
+                        p.max_tokens <= kMaxTokens && p.tile >= 1 && p.tile <= kMaxTile &&
+                        p.min_tiles >= 1 && p.max_tiles >= p.min_tiles && p.max_tiles <= 100 &&
+                        p.tolerance > 0 && p.tolerance < 1e6;
+  const int64_t unit = int64_t{p.patch} * p.factor;
+  const bool plausible = in_range && p.tile % unit == 0 && p.tile / unit <= 256 &&
+                         p.max_tokens * unit * unit <= kMaxViewPixels;
   if (plausible) return ok_status();
   return invalid_argument(fmt::format(
       "the model's picture parameters make no sense: {}..{} tokens, patch {}, factor {}, tile {}, "

@@ -172,7 +172,8 @@ TEST(ImagePlan, SizesAndParametersThatMakeNoSenseAreRefused) {
   for (const ViewParams& params :
        {ViewParams{.min_tokens = 0}, ViewParams{.max_tokens = 63}, ViewParams{.patch = 0},
         ViewParams{.factor = 0}, ViewParams{.tile = 500}, ViewParams{.min_tiles = 0},
-        ViewParams{.max_tiles = 1}, ViewParams{.tolerance = 0}}) {
+        ViewParams{.max_tiles = 1}, ViewParams{.tolerance = 0}, ViewParams{.patch = 1, .factor = 1},
+        ViewParams{.max_tokens = 1 << 17}, ViewParams{.max_tokens = 1 << 16, .patch = 64}}) {
     EXPECT_FALSE(plan_views(100, 100, params).ok());
   }
 }

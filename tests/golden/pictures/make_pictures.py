@@ -5,9 +5,9 @@
     /tmp/ref/bin/python tests/golden/pictures/make_pictures.py
 
 PNG files are written here, sample by sample, in every colour kind and depth, so what they must
-decode to is arithmetic. JPEG and WebP files are written by Pillow; expected pixels are Pillow's, save
-for alpha on white and orientation, which are computed here. Each entry: width, height, SHA-256 of the
-upright RGB bytes, and the facts that `okibi inspect` shows.
+decode to is arithmetic. JPEG and WebP files are written by Pillow; expected pixels are Pillow's,
+save for alpha on white and orientation, which are computed here. Each entry: width, height, SHA-256
+of the upright RGB bytes, and the facts that `okibi inspect` shows.
 """
 
 import hashlib
