@@ -6,6 +6,7 @@
 #   make test       quick tests: release build, then the same under AddressSanitizer and UBSan
 #   make test-all   everything: slow tests, ThreadSanitizer, a minute of each fuzzer
 #   make bench      measure prefill and decode on this machine
+#   make clients    official clients in build/clients, for the test of the server
 #   make models     fetch the published model that demo and tests use
 #   make format     clang-format over the tree
 #   make clean      remove build/ (keeps models/downloads)
@@ -15,7 +16,7 @@ MODEL := models/downloads/SmolLM2-135M-Instruct.Q4_1.gguf
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-all bench models format packages clean
+.PHONY: build clients demo test test-all bench models format packages clean
 .NOTPARALLEL:
 
 # One stamp per group of packages; a changed list asks again.
@@ -32,6 +33,13 @@ build: build/.packages-build build/.packages-test
 models: build/.packages-model
 	@python3 tools/fetch_models.py
 
+clients: build/clients/.done
+
+build/clients/.done: tests/server/clients.txt
+	python3 -m venv build/clients
+	build/clients/bin/pip install --quiet -r tests/server/clients.txt
+	@touch $@
+
 demo: models build
 	@tools/demo.sh build/okibi $(MODEL)
 
@@ -41,7 +49,7 @@ test: models build
 	cmake --build --preset asan --parallel $(JOBS)
 	@python3 tools/run_tests.py --label quick release asan
 
-test-all: models build build/.packages-full
+test-all: models clients build build/.packages-full
 	cmake --build --preset release --parallel $(JOBS)
 	@cmake --preset asan --log-level=WARNING > /dev/null
 	cmake --build --preset asan --parallel $(JOBS)

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/ask_server.h"
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
 #include "apps/printable.h"
@@ -26,6 +27,7 @@ struct Flags {
   std::string state;
   bool has_state = false;
   std::string questions_path;
+  std::string url, key_path;
   bool json = false;
   bool outside_mass = false;
   bool separate = false;
@@ -166,7 +168,40 @@ Result<DecisionRequest> read_request(const Flags& flags) {
   return request;
 }
 
+// The questions as the file has them, which is what a server reads.
+Result<std::string> read_questions_json(const Flags& flags) {
+  OKIBI_ASSIGN_OR_RETURN(const std::string text, read_text(flags.questions_path));
+  OKIBI_ASSIGN_OR_RETURN(const decision::JsonValue json, decision::parse_json(text));
+  const decision::JsonValue* inner = json.find("questions");
+  const bool is_body =
+      inner != nullptr && !(inner->find("type") != nullptr && inner->find("type")->items.empty());
+  return decision::to_json(is_body ? *inner : json);
+}
+
+Result<int> ask_by_url(const Flags& flags) {
+  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags));
+  OKIBI_ASSIGN_OR_RETURN(const std::string questions, read_questions_json(flags));
+  std::string key;
+  if (!flags.key_path.empty()) {
+    OKIBI_ASSIGN_OR_RETURN(key, read_text(flags.key_path));
+    key = key.substr(0, key.find_first_of(" \r\n"));
+  }
+  for (int i = 0; i < flags.repeat; ++i) {
+    OKIBI_ASSIGN_OR_RETURN(const ServerAnswers answers,
+                           ask_server(flags.url, key, request, questions));
+    if (i == 0 && flags.json) fmt::print("{}", answers.body);
+    if (i == 0 && !flags.json) print_table(request, answers.result);
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", answers.timing);
+  }
+  return 0;
+}
+
 Result<int> ask(const Flags& flags) {
+  if (!flags.url.empty()) return ask_by_url(flags);
+  if (flags.engine.options.model_path.empty()) {
+    return invalid_argument("there is nobody to ask: give a model, -m FILE, or a server, --url");
+  }
   OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags));
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
   std::vector<DecisionTiming> times;
@@ -205,6 +240,10 @@ void add_ask(CLI::App& app, int* exit_code) {
   flags->engine.options.n_sessions = 1;
   CLI::App* command = app.add_subcommand("ask", "answer typed questions about a text");
   flags->engine.add(command);
+  command->get_option("--model")->required(false);
+  command->add_option("--url", flags->url, "ask this server (http://host:port) and no model");
+  command->add_option("--key", flags->key_path, "file with the key to show to the server")
+      ->type_name("FILE");
   CLI::Option* state =
       command->add_option("--state", flags->state, "what the questions are about; @FILE reads it")
           ->type_name("TEXT|@FILE");

@@ -17,6 +17,7 @@ void add_logits(CLI::App& app, int* exit_code);
 void add_perplexity(CLI::App& app, int* exit_code);
 void add_run(CLI::App& app, int* exit_code);
 void add_quantize(CLI::App& app, int* exit_code);
+void add_serve(CLI::App& app, int* exit_code);
 void add_synth(CLI::App& app, int* exit_code);
 void add_tokenize(CLI::App& app, int* exit_code);
 

@@ -3,6 +3,7 @@
 // The questions and answers are those of the System One API.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,7 +35,8 @@ struct Question {
 struct DecisionRequest {
   std::string state;
   std::vector<Question> questions;
-  bool want_outside_mass = false;  // needs the whole output product
+  bool want_outside_mass = false;             // needs the whole output product
+  const std::atomic<bool>* cancel = nullptr;  // checked between steps
 };
 
 struct Answer {

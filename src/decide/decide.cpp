@@ -104,6 +104,7 @@ class Runner {
     work.tokens.assign(any.begin(), any.begin() + prompts_.n_shared);
     work.priority = Priority::kDecision;
     work.no_output = true;
+    work.cancel = options_.cancel;
     return scheduler_.run(&work);
   }
 
@@ -150,6 +151,7 @@ class Runner {
     work->sequence = fork;
     work->tokens.assign(tokens.begin() + prompts_.n_shared, tokens.end());
     work->priority = Priority::kDecision;
+    work->cancel = options_.cancel;
     LabelLogits* out = &result_.outputs[i];
     if (!options_.want_outside_mass) {
       work->labels = labels_[i];
@@ -218,7 +220,8 @@ Result<DecisionResult> decide(Engine& engine, const DecisionRequest& request) {
 
   OKIBI_ASSIGN_OR_RETURN(const decision::RunResult run,
                          decision::run_prompts(engine.scheduler(), prompts, labels,
-                                               {.want_outside_mass = request.want_outside_mass}));
+                                               {.want_outside_mass = request.want_outside_mass,
+                                                .cancel = request.cancel}));
   result.n_prefix_tokens = static_cast<uint32_t>(prompts.n_shared);
   for (size_t i = 0; i < request.questions.size(); ++i) {
     const Question& question = request.questions[i];

@@ -4,6 +4,7 @@
 // thread; sequences are made, copied and destroyed on the engine's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,6 +23,7 @@ struct LabelLogits {
 struct RunOptions {
   bool want_outside_mass = false;
   uint32_t max_wave = 0;  // most forks at a time; 0: as many as fit
+  const std::atomic<bool>* cancel = nullptr;
 };
 
 struct RunResult {

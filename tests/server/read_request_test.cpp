@@ -12,6 +12,23 @@ namespace {
 constexpr char kPicture[] = "data:image/png;base64,iVBORw0KGgo=";
 const std::string kNoul = R"("questions": {"q": {"type": "noul", "instructions": "Is it?"}})";
 
+// Bodies below are written short: $Q is a noul, $C and $S begin a choice and a score, $U a message.
+std::string expanded(std::string text, Api api = Api::kSystemOne) {
+  const bool is_decisions = api == Api::kDecisions;
+  const std::pair<std::string, std::string> all[] = {
+      {"$Q", R"("questions": {"q": {"type": "noul", "instructions": "?"}})"},
+      {"$C", is_decisions ? R"("questions": [{"type": "choice", "instructions": "?", "choices")"
+                          : R"("questions": {"q": {"type": "choice", "criteria")"},
+      {"$S", R"("questions": {"q": {"type": "score", "criteria")"},
+      {"$U", R"({"role": "user", "content")"}};
+  for (const auto& [name, value] : all) {
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name)) {
+      text.replace(at, name.size(), value);
+    }
+  }
+  return text;
+}
+
 struct Outcome {
   WireRequest request;
   ApiError error;
@@ -20,7 +37,8 @@ struct Outcome {
 Outcome read(const std::string& json, Api path = Api::kSystemOne,
              const std::string& type = "application/json") {
   Outcome out;
-  out.error = read_request({.path = path, .content_type = type, .bytes = json}, &out.request);
+  const std::string whole = expanded(json, path);
+  out.error = read_request({.path = path, .content_type = type, .bytes = whole}, &out.request);
   return out;
 }
 
@@ -49,8 +67,8 @@ TEST(SystemOneBody, ChatPartsKeepTheirOrder) {
 }
 
 TEST(SystemOneBody, ListsWithoutPicturesAreJson) {
-  const Outcome out = read_state(R"([{"role": "user", "content": "hi"}, "x"])");
-  EXPECT_EQ(out.request.state, R"([{"role": "user", "content": "hi"}, "x"])");
+  const Outcome out = read_state(R"([$U: "hi"}, "x"])");
+  EXPECT_EQ(out.request.state, R"([$U: "hi"}, "x"])");
 }
 
 TEST(SystemOneBody, AnImageMemberIsAPicture) {
@@ -78,7 +96,8 @@ TEST(SystemOneBody, DigestsReferToEarlierPictures) {
 TEST(SystemOneBody, TheLongestNameWins) {
   const Outcome out = read(
       R"({"state": "a ab abc", "assets": {
-        "a": {"type": "image", "data_base64": "AAAA"}, "ab": {"type": "image", "data_base64": "AAAB"},
+        "a": {"type": "image", "data_base64": "AAAA"},
+        "ab": {"type": "image", "data_base64": "AAAB"},
         "abc": {"type": "image", "data_base64": "AAAC"}}, )" +
       kNoul + "}");
   ASSERT_EQ(out.error.status, 0) << out.error.message;
@@ -116,50 +135,36 @@ TEST(SystemOneBody, RefusesInWords) {
       {R"({"state": NaN, "questions": {}})", 400, "not valid JSON"},
       {R"([1])", 422, "JSON object"},
       {R"({"state": "x", "state": "y", "questions": {}})", 400, "twice"},
-      {R"({"questions": {"q": {"type": "noul", "instructions": "?"}}})", 422, "state"},
-      {R"({"state": 4, "questions": {"q": {"type": "noul", "instructions": "?"}}})", 422,
-       "a number"},
-      {R"({"state": null, "questions": {"q": {"type": "noul", "instructions": "?"}}})", 422,
-       "null"},
+      {R"({$Q})", 422, "state"},
+      {R"({"state": 4, $Q})", 422, "a number"},
+      {R"({"state": null, $Q})", 422, "null"},
       {R"({"state": "x"})", 422, "questions"},
       {R"({"state": "x", "questions": {}})", 422, "at least 1"},
       {R"({"state": "x", "questions": []})", 422, "an array"},
       {R"({"state": "x", "questions": {"": {"type": "noul", "instructions": "?"}}})", 422, "empty"},
       {R"({"state": "x", "questions": {"q": {"type": "noul"}}})", 422, "neither"},
       {R"({"state": "x", "questions": {"q": {"instructions": "?"}}})", 422, "type"},
-      {R"({"state": "x", "questions": {"q": {"type": "choice", "criteria": ["a"]}}})", 422,
-       "array"},
-      {R"({"state": "x", "questions": {"q": {"type": "choice", "criteria": {}}}})", 422, "got 0"},
-      {R"({"state": "x", "questions": {"q": {"type": "choice", "criteria": {"a": 1}}}})", 422,
-       "a number"},
-      {R"({"state": "x", "questions": {"q": {"type": "score", "criteria": []}}})", 422, "got 0"},
-      {R"({"state": "x", "questions": {"q": {"type": "score", "criteria": [null]}}})", 422, "null"},
-      {R"({"state": "x", "questions": {"q": {"type": "score", "criteria": [1,2,3,4,5,6,7,8,9,10,11]}}})",
-       422, "got 11"},
-      {R"({"state": "x", "image": "y", "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       400, "\"image\""},
-      {R"({"state": "x", "stream": true, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "streamed"},
-      {R"({"state": "x", "model": 1, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "model"},
-      {R"({"state": "x", "assets": {}, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "empty"},
-      {R"({"state": "x", "assets": {" ": {"type": "image", "data_base64": "AAAA"}}, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "blank"},
-      {R"({"state": "p", "assets": {"p": {"type": "image", "data_base64": "AAA"}}, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "base64"},
-      {R"({"state": "p", "assets": {"p": {"type": "image", "data_base64": ""}}, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       400, "no bytes"},
-      {R"({"state": "p", "assets": {"p": {"type": "image", "part": "asset-0"}}, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "part"},
-      {R"({"state": "p", "assets": {"p": {"type": "audio"}}, "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "image"},
-      {R"({"state": "x", "images": ["http://example.com/a.png"], "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       400, "not fetched"},
-      {R"({"state": "x", "images": "AAAA", "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       422, "array"},
-      {R"({"state": "x", "images": ["data:text/plain;base64,AAAA"], "questions": {"q": {"type": "noul", "instructions": "?"}}})",
-       400, "data URL"},
+      {R"({"state": "x", $C: ["a"]}}})", 422, "array"},
+      {R"({"state": "x", $C: {}}}})", 422, "got 0"},
+      {R"({"state": "x", $C: {"a": 1}}}})", 422, "a number"},
+      {R"({"state": "x", $S: []}}})", 422, "got 0"},
+      {R"({"state": "x", $S: [null]}}})", 422, "null"},
+      {R"({"state": "x", $S: [1,2,3,4,5,6,7,8,9,10,11]}}})", 422, "got 11"},
+      {R"({"state": "x", "image": "y", $Q})", 400, "\"image\""},
+      {R"({"state": "x", "stream": true, $Q})", 422, "streamed"},
+      {R"({"state": "x", "model": 1, $Q})", 422, "model"},
+      {R"({"state": "x", "assets": {}, $Q})", 422, "empty"},
+      {R"({"state": "x", "assets": {" ": {"type": "image", "data_base64": "AAAA"}}, $Q})", 422,
+       "blank"},
+      {R"({"state": "p", "assets": {"p": {"type": "image", "data_base64": "AAA"}}, $Q})", 422,
+       "base64"},
+      {R"({"state": "p", "assets": {"p": {"type": "image", "data_base64": ""}}, $Q})", 400,
+       "no bytes"},
+      {R"({"state": "p", "assets": {"p": {"type": "image", "part": "asset-0"}}, $Q})", 422, "part"},
+      {R"({"state": "p", "assets": {"p": {"type": "audio"}}, $Q})", 422, "image"},
+      {R"({"state": "x", "images": ["http://example.com/a.png"], $Q})", 400, "not fetched"},
+      {R"({"state": "x", "images": "AAAA", $Q})", 422, "array"},
+      {R"({"state": "x", "images": ["data:text/plain;base64,AAAA"], $Q})", 400, "data URL"},
   };
   for (const Refused& r : all) {
     const Outcome out = read(r.body);
@@ -175,8 +180,7 @@ TEST(SystemOneBody, BoundsDepthAndOptions) {
   EXPECT_EQ(read_state(std::string(100, '[') + std::string(100, ']')).error.status, 400);
   std::string options;
   for (int i = 0; i < 256; ++i) options += fmt::format("{}\"{}\": null", i > 0 ? "," : "", i);
-  const Outcome out = read(R"({"state": "x", "questions": {"q": {"type": "choice", "criteria": {)" +
-                           options + "}}}}");
+  const Outcome out = read(R"({"state": "x", $C: {)" + options + "}}}}");
   EXPECT_EQ(out.error.status, 422);
   EXPECT_EQ(out.error.issues.at(0).loc,
             (std::vector<std::string>{"body", "questions", "q", "choice", "criteria"}));
@@ -226,29 +230,20 @@ TEST(DecisionsBody, RefusesInWords) {
       {R"({"input": "x", "questions": []})", 422},
       {R"({"input": "x", "questions": [{"type": "predicate"}]})", 422},
       {R"({"input": "x", "questions": [{"type": "rank", "instructions": "?"}]})", 422},
-      {R"({"input": "x", "questions": [{"type": "choice", "instructions": "?", "choices": [{"value": "a"}]}]})",
-       422},
-      {R"({"input": "x", "questions": [{"type": "choice", "instructions": "?", "choices": [{"value": "a"}, {"value": "a"}]}]})",
-       422},
-      {R"({"input": "x", "questions": [{"type": "choice", "instructions": "?", "choices": [{"value": 1}, {"value": 2}]}]})",
-       422},
+      {R"({"input": "x", $C: [{"value": "a"}]}]})", 422},
+      {R"({"input": "x", $C: [{"value": "a"}, {"value": "a"}]}]})", 422},
+      {R"({"input": "x", $C: [{"value": 1}, {"value": 2}]}]})", 422},
       {R"({"input": "x", "questions": [{"type": "score", "instructions": "?", "levels": []}]})",
        422},
       {R"({"input": "x", "temperature": 1, )" + q + "}", 400},
       {R"({"input": [{"role": "robot", "content": "x"}], )" + q + "}", 422},
       {R"({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}], )" + q + "}",
        422},
-      {R"({"input": [{"role": "user", "content": [{"type": "input_file"}]}], )" + q + "}", 422},
-      {R"({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}], )" +
-           q + "}",
-       400},
-      {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://a"}]}], )" +
-           q + "}",
-       400},
-      {R"({"input": [{"role": "user", "content": [{"type": "input_json", "data": [1]}]}], )" + q +
-           "}",
-       422},
-      {R"({"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}], )" +
+      {R"({"input": [$U: [{"type": "input_file"}]}], )" + q + "}", 422},
+      {R"({"input": [$U: [{"type": "input_image", "file_id": "f"}]}], )" + q + "}", 400},
+      {R"({"input": [$U: [{"type": "input_image", "image_url": "https://a"}]}], )" + q + "}", 400},
+      {R"({"input": [$U: [{"type": "input_json", "data": [1]}]}], )" + q + "}", 422},
+      {R"({"input": [{"role": "system", "content": [{"type": "input_image"}]}], )" +
            q + "}",
        422},
   };
@@ -262,7 +257,7 @@ TEST(DecisionsBody, RefusesInWords) {
 
 TEST(DecisionsBody, AnEarlierPrefixStaysOneWhenItemsFollow) {
   const std::string q = R"(], "questions": [{"type": "predicate", "instructions": "?"}]})";
-  const std::string one = R"({"input": [{"role": "user", "content": "a"})";
+  const std::string one = R"({"input": [$U: "a"})";
   const std::string more = R"(, {"role": "assistant", "content": "b"})";
   const std::string shorter = read(one + q, Api::kDecisions).request.state;
   const std::string longer = read(one + more + q, Api::kDecisions).request.state;
