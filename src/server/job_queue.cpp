@@ -49,11 +49,12 @@ void JobQueue::work() {
   while (true) {
     wake_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const std::function<void()> job = std::move(waiting_.front());
+    std::function<void()> job = std::move(waiting_.front());
     waiting_.pop_front();
     ++n_running_;
     lock.unlock();
     job();
+    job = nullptr;  // what it held may ask the queue for its length when it goes
     lock.lock();
     --n_running_;
   }

@@ -68,7 +68,7 @@ TEST(SystemOneBody, ChatPartsKeepTheirOrder) {
 
 TEST(SystemOneBody, ListsWithoutPicturesAreJson) {
   const Outcome out = read_state(R"([$U: "hi"}, "x"])");
-  EXPECT_EQ(out.request.state, R"([$U: "hi"}, "x"])");
+  EXPECT_EQ(out.request.state, R"([{"role": "user", "content": "hi"}, "x"])");
 }
 
 TEST(SystemOneBody, AnImageMemberIsAPicture) {
@@ -243,9 +243,7 @@ TEST(DecisionsBody, RefusesInWords) {
       {R"({"input": [$U: [{"type": "input_image", "file_id": "f"}]}], )" + q + "}", 400},
       {R"({"input": [$U: [{"type": "input_image", "image_url": "https://a"}]}], )" + q + "}", 400},
       {R"({"input": [$U: [{"type": "input_json", "data": [1]}]}], )" + q + "}", 422},
-      {R"({"input": [{"role": "system", "content": [{"type": "input_image"}]}], )" +
-           q + "}",
-       422},
+      {R"({"input": [{"role": "system", "content": [{"type": "input_image"}]}], )" + q + "}", 422},
   };
   for (const auto& [body, status] : all) {
     const Outcome out = read(body, Api::kDecisions);
