@@ -7,6 +7,7 @@ namespace okibi::ops_test {
 
 constexpr double kRmsNorm = 1e-13;    // one sum of squares, a root, two products
 constexpr double kSiluMul = 1e-13;    // an exponential of 2 ulp, a quotient
+constexpr double kLayerNorm = 1e-13;  // two sums in 16 lanes, a root, a product and a sum
 constexpr double kRope = 1e-13;       // two products and a sum, cosines rounded once
 constexpr double kShortConv = 1e-13;  // n_taps products in order
 // Scores of up to 256 terms go through exp: an error of 1e-6 in a score is one of 1e-6 in a weight.
