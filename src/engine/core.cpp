@@ -50,6 +50,7 @@ void Core::run_step(std::span<StepItem> items) {
   output_rows_.clear();
   label_begin_.clear();
   spans_.clear();
+  embeddings_.clear();
   bool has_labels = false;
   for (const StepItem& item : items) {
     const uint32_t first_row = static_cast<uint32_t>(tokens_.size());
@@ -60,6 +61,10 @@ void Core::run_step(std::span<StepItem> items) {
       tokens_.push_back(item.tokens[i]);
       positions_.push_back(static_cast<int32_t>(n_past + i));
       row_sequence_.push_back(index);
+    }
+    if (!item.embeddings.empty()) {
+      embeddings_.resize(first_row, nullptr);
+      embeddings_.insert(embeddings_.end(), item.embeddings.begin(), item.embeddings.end());
     }
     for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
       output_rows_.push_back(first_row + output);
@@ -76,6 +81,8 @@ void Core::run_step(std::span<StepItem> items) {
     label_begin_.clear();
   }
 
+  if (!embeddings_.empty()) embeddings_.resize(tokens_.size(), nullptr);
+
   const ops::BatchPlan plan{.n_rows = static_cast<uint32_t>(tokens_.size()),
                             .tokens = tokens_,
                             .positions = positions_,
@@ -83,7 +90,8 @@ void Core::run_step(std::span<StepItem> items) {
                             .sequences = spans_,
                             .output_rows = output_rows_,
                             .label_begin = label_begin_,
-                            .labels = labels_};
+                            .labels = labels_,
+                            .embeddings = embeddings_};
   backend_->begin_step(plan);
   model_->forward(*backend_, !output_rows_.empty());
   backend_->end_step();

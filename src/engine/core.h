@@ -24,6 +24,8 @@ namespace okibi::engine {
 struct StepItem {
   reuse::Sequence* sequence = nullptr;
   std::span<const TokenId> tokens;
+  // Empty, or beside `tokens`: rows instead of the tokens' embeddings where not null.
+  std::span<const float* const> embeddings;
   // Output rows wanted: the tokens from this index on (tokens.size(): none).
   uint32_t first_output = 0;
   // When not empty, every output of this item wants only these rows of the output matrix. In one
@@ -81,6 +83,7 @@ class Core {
   std::vector<int32_t> tokens_, positions_, labels_;
   std::vector<uint32_t> row_sequence_, output_rows_, label_begin_;
   std::vector<ops::SequenceSpan> spans_;
+  std::vector<const float*> embeddings_;
 };
 
 }  // namespace okibi::engine
