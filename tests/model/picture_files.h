@@ -86,7 +86,7 @@ inline std::vector<uint8_t> busy_png(uint32_t width, uint32_t height, uint32_t s
   return make_png(
       width, height,
       [seed](uint32_t x, uint32_t y) {
-        const uint32_t n = (x / 9 * 2654435761u) ^ (y / 7 * 40503u * 65537u) ^ (seed * 977u);
+        const uint32_t n = (x / 9 * 2654435761u) ^ (y / 7 * 40503u * 65537u) ^ (seed * 2246822519u);
         return Rgb{static_cast<uint8_t>(n >> 24), static_cast<uint8_t>(n >> 16),
                    static_cast<uint8_t>(x + y)};
       },
