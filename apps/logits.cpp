@@ -58,7 +58,7 @@ Result<std::vector<TokenId>> read_ids(const std::string& path, uint32_t n_vocab)
 Result<std::vector<Picture>> read_pictures(const Flags& flags, Engine& engine) {
   std::vector<Picture> pictures;
   for (const std::string& path : flags.image_paths) {
-    OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_text(path));
+    OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
     auto picture =
         engine.encode_picture({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
     if (!picture.ok()) return picture.status().with_context(path);
