@@ -225,6 +225,36 @@ TEST_P(Vision, PutEmbeddingsReplacesTheRowsThatHaveOne) {
   EXPECT_EQ(read_rows(*backend, rows, 3), want);
 }
 
+// The sizes of the 450M encoder on a view of 512 x 288 pixels.
+TEST_P(Vision, TimesUnderPerf) {
+  if (!perf_enabled || GetParam() == CpuLevel::kReference) GTEST_SKIP() << "only with --perf";
+  const auto backend = open(GetParam());
+  const int64_t n = 576, d = 768, f = 3072;
+  ASSERT_TRUE(backend->set_view_attention(n, 12, 64).ok());
+  const std::vector<float> x = random_floats(n * d, 1);
+  const ops::Rows q = make_rows(*backend, n, d, x), k = make_rows(*backend, n, d, x);
+  const ops::Rows v = make_rows(*backend, n, d, x), out = make_rows(*backend, n, d);
+  const ops::Rows ff = make_rows(*backend, n, f, random_floats(n * f, 2));
+  const ops::Vector b = *backend->add_vector(random_floats(d, 3, 0.01f));
+  const ops::Vector bf = *backend->add_vector(random_floats(f, 4, 0.01f));
+  const std::string level(cpu_level_name(GetParam()));
+  const Step step = Step::plain(static_cast<uint32_t>(n));
+  const auto time = [&](const char* name, double work, const char* unit,
+                        const std::function<void()>& body) {
+    time_case(level + " " + name, work, unit, [&] { run_step(*backend, step, body); });
+  };
+  const double products = 4.0 * static_cast<double>(n * n * d);
+  time("attend_view", products, "GFLOP/s", [&] {
+    backend->attend_view({.n_heads = 12, .scale = 0.125f, .q_bias = b, .k_bias = b, .v_bias = b}, q,
+                         k, v, out);
+  });
+  const double values = static_cast<double>(n * f);
+  time("gelu tanh", values, "G/s", [&] { backend->gelu(ff, bf, ops::Gelu::kTanh); });
+  time("gelu erf", values, "G/s", [&] { backend->gelu(ff, bf, ops::Gelu::kErf); });
+  time("layer_norm", static_cast<double>(n * d), "G/s",
+       [&] { backend->layer_norm(out, b, b, b, 1e-6f, k); });
+}
+
 TEST(VisionLevels, VectorLevelsGiveEachOthersBits) {
   const std::vector<CpuLevel> levels = host_levels();
   if (levels.size() < 3) GTEST_SKIP() << "this host has one vector level";
