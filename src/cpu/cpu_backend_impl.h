@@ -170,6 +170,8 @@ class CpuBackend final : public ops::Backend {
   void attend_whole(const AttendCall& call, const AttendUnit& unit, int thread);
   void attend_split(const AttendCall& call);
   void attend_view_tile(const ViewTile& tile, int thread);
+  void attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpan& view, float scale,
+                           RowsBuffer& out);
 
   float* attend_scratch(int thread) {
     return reinterpret_cast<float*>(attend_scratch_.data() + thread * attend_scratch_stride_);
@@ -222,6 +224,7 @@ class CpuBackend final : public ops::Backend {
   int64_t view_max_rows_ = 0, view_heads_ = 0, view_head_dim_ = 0;
   uint64_t view_scratch_stride_ = 0;
   MappedBuffer view_keys_, view_values_, view_scratch_;
+  MappedBuffer view_packed_keys_, view_packed_values_;  // where the level rounds
 
   ops::StateConfig state_config_;
   uint64_t slot_floats_ = 0;  // rounded up so that slots begin on cache lines

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cpu/cpu_backend_impl.h"
+#include "cpu/view_attend.h"
 
 namespace okibi::cpu {
 namespace {
@@ -104,7 +105,16 @@ Status CpuBackend::set_view_attention(int64_t max_rows, int32_t n_heads, int32_t
   // A thread's scratch: the kernel's own, then totals and parts of a tile's records.
   const int64_t scratch = round_up_16(attend_scratch_floats(kTileQueries, head_dim, head_dim)) +
                           2 * kTileQueries * attend_record_floats(head_dim);
-  view_scratch_stride_ = align_up(static_cast<uint64_t>(scratch) * sizeof(float), 4096) + 64;
+  auto scratch_bytes = static_cast<uint64_t>(scratch) * sizeof(float);
+  if (kernels_.view_attend != nullptr) {
+    const auto packed =
+        static_cast<uint64_t>(n_heads * view_packed_bytes(max_rows, head_dim)) + kReadPast;
+    OKIBI_RETURN_IF_ERROR(grow(view_packed_keys_, packed, false));
+    OKIBI_RETURN_IF_ERROR(grow(view_packed_values_, packed, false));
+    scratch_bytes =
+        std::max(scratch_bytes, static_cast<uint64_t>(view_scratch_bytes(max_rows, head_dim)));
+  }
+  view_scratch_stride_ = align_up(scratch_bytes, 4096) + 64;
   OKIBI_RETURN_IF_ERROR(grow(
       view_scratch_, view_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + 64, false));
   view_max_rows_ = max_rows;
@@ -158,9 +168,48 @@ void CpuBackend::attend_view_tile(const ViewTile& t, int thread) {
   }
 }
 
+// The same with factors rounded to bfloat16, by units of the level: a head's keys and values are
+// packed once, then every tile of its queries meets them all.
+void CpuBackend::attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpan& view,
+                                     float scale, RowsBuffer& out) {
+  const int64_t dim = view_head_dim_, n = view.n_rows;
+  const int64_t packed = view_packed_bytes(view_max_rows_, dim);
+  const auto* keys = reinterpret_cast<const float*>(view_keys_.data());
+  const auto* values = reinterpret_cast<const float*>(view_values_.data());
+  pool_.parallel_for(view_heads_, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t h = begin; h < end; ++h) {
+      const int64_t from = (h * view_max_rows_ + view.first_row) * dim;
+      kernels_.view_attend->pack(keys + from, values + from, n, dim,
+                                 view_packed_keys_.data() + h * packed,
+                                 view_packed_values_.data() + h * packed);
+    }
+  });
+  const int64_t n_tiles = ceil_div(n, kViewTileQueries);
+  pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t h = u / n_tiles, first = u % n_tiles * kViewTileQueries;
+      ViewAttendArgs a;
+      a.q = q.row(view.first_row + first) + h * dim;
+      a.q_stride = q.stride;
+      a.n_queries = std::min(kViewTileQueries, n - first);
+      a.n_keys = n;
+      a.head_dim = dim;
+      a.scale = scale;
+      a.keys = view_packed_keys_.data() + h * packed;
+      a.values = view_packed_values_.data() + h * packed;
+      a.out = out.row(view.first_row + first) + h * dim;
+      a.out_stride = out.stride;
+      a.scratch = view_scratch_.data() + static_cast<uint64_t>(thread) * view_scratch_stride_;
+      kernels_.view_attend->attend(a);
+    }
+  });
+}
+
 void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                              ops::Rows out) {
-  const ZoneTimer timer(*this, Zone::kAttend, kernels_.attend_name[kKvF32]);
+  const bool rounds = a.may_round && kernels_.view_attend != nullptr && !f32_activations_;
+  const ZoneTimer timer(*this, Zone::kAttend,
+                        rounds ? kernels_.view_attend->name : kernels_.attend_name[kKvF32]);
   RowsBuffer& queries = rows(q);
   const RowsBuffer& keys = rows(k);
   const RowsBuffer& values = rows(v);
@@ -194,6 +243,10 @@ void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows
   // Units are tiles of a head of a view; a head's tiles follow each other, so that a thread finds
   // its keys in the cache.
   for (const ops::SequenceSpan& s : plan_->sequences) {
+    if (rounds) {
+      attend_view_rounded(queries, s, a.scale, result);
+      continue;
+    }
     const int64_t n_tiles = ceil_div(s.n_rows, kTileQueries);
     pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t u = begin; u < end; ++u) {

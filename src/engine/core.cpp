@@ -5,6 +5,17 @@
 #include "base/check.h"
 
 namespace okibi::engine {
+namespace {
+
+// Empty while no item had any; from the first on, one entry per row.
+void add_embeddings(const StepItem& item, size_t first_row, std::vector<const float*>& all) {
+  if (item.embeddings.empty() && all.empty()) return;
+  all.resize(first_row, nullptr);
+  all.insert(all.end(), item.embeddings.begin(), item.embeddings.end());
+  all.resize(first_row + item.tokens.size(), nullptr);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend,
                                            std::unique_ptr<model::Model> model,
@@ -62,10 +73,7 @@ void Core::run_step(std::span<StepItem> items) {
       positions_.push_back(static_cast<int32_t>(n_past + i));
       row_sequence_.push_back(index);
     }
-    if (!item.embeddings.empty()) {
-      embeddings_.resize(first_row, nullptr);
-      embeddings_.insert(embeddings_.end(), item.embeddings.begin(), item.embeddings.end());
-    }
+    add_embeddings(item, first_row, embeddings_);
     for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
       output_rows_.push_back(first_row + output);
       label_begin_.push_back(static_cast<uint32_t>(labels_.size()));
@@ -80,8 +88,6 @@ void Core::run_step(std::span<StepItem> items) {
   } else {
     label_begin_.clear();
   }
-
-  if (!embeddings_.empty()) embeddings_.resize(tokens_.size(), nullptr);
 
   const ops::BatchPlan plan{.n_rows = static_cast<uint32_t>(tokens_.size()),
                             .tokens = tokens_,

@@ -90,6 +90,10 @@ struct ViewAttention {
   int32_t n_heads = 0;
   float scale = 1.0f;
   Vector q_bias, k_bias, v_bias;  // (n_heads * head_dim) each; added first
+  // Factors of products may be rounded to bfloat16, sums stay float32: for encoders whose weights
+  // are quantised, where that adds less error than their activations in 8 bits. A level without
+  // units for such products ignores it.
+  bool may_round = false;
 };
 enum class Gelu : uint8_t { kTanh, kErf };
 

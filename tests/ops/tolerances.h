@@ -15,6 +15,8 @@ constexpr double kAttend = 1e-11;
 // Scores in the hundreds have absolute errors of 1e-4.
 constexpr double kAttendSharp = 1e-7;
 // The same against keys and values before they were stored: 11 bits of float16, 8 bits of q8_0.
+// Factors of 8 bits: 1e-3 in each of the dot's terms, so about 1e-2 in a score of such data.
+constexpr double kAttendRounded = 1e-4;
 constexpr double kAttendF16Stored = 1e-6;
 constexpr double kAttendQ8Stored = 5e-4;
 constexpr double kFloatProduct = 1e-11;  // a serial sum of n_in float32 products

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "cpu/cpu_backend.h"
@@ -39,15 +40,16 @@ SynthTensor& tensor(SynthPlan& plan, std::string_view name) {
   return plan.tensors[0];
 }
 
-// Loads the plan's file at the reference level; `fn` sees the encoder.
+// Loads the plan's file, at the reference level if nothing is said; `fn` sees the encoder.
 Status load(const SynthPlan& plan, DType type = DType::kF32,
-            const std::function<void(VisionEncoder&, ops::Backend&)>& fn = nullptr) {
+            const std::function<void(VisionEncoder&, ops::Backend&)>& fn = nullptr,
+            const cpu::CpuBackendOptions& options = {.level = CpuLevel::kReference}) {
   const auto path = std::filesystem::temp_directory_path() /
                     ("okibi_vision_" + std::to_string(::getpid()) + ".gguf");
   EXPECT_TRUE(write_synth(plan, path.string(), {.type = type}).ok());
   Status status = ok_status();
   {
-    auto backend = cpu::make_cpu_backend({.level = CpuLevel::kReference, .n_threads = 1});
+    auto backend = cpu::make_cpu_backend(options);
     auto file = gguf::File::open(path.string());
     if (!file.ok()) {
       ADD_FAILURE() << file.status().message();
@@ -100,6 +102,54 @@ TEST(VisionLoader, AppliesTheProjectorsNormIfAndOnlyIfTheFileHasOne) {
   }
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_NE(rows[0], rows[1]);
+}
+
+double smallest_cosine(const std::vector<float>& a, const std::vector<float>& b, size_t width) {
+  double smallest = 1;
+  for (size_t begin = 0; begin < a.size(); begin += width) {
+    double dot = 0, aa = 0, bb = 0;
+    for (size_t i = begin; i < begin + width; ++i) {
+      dot += double{a[i]} * b[i];
+      aa += double{a[i]} * a[i];
+      bb += double{b[i]} * b[i];
+    }
+    smallest = std::min(smallest, dot / std::sqrt(aa * bb));
+  }
+  return smallest;
+}
+
+// 8-bit activations, and at the amx level rounded attention, against exact products of the same
+// weights.
+TEST(VisionLoader, EveryLevelsRowsOfQuantisedFilesAreCloseToExactOnes) {
+  const SynthPlan plan = synth::plan_siglip2({.d_model = 128,
+                                              .n_layers = 4,
+                                              .n_heads = 2,
+                                              .d_ff = 256,
+                                              .projector_hidden = 128,
+                                              .d_text = 32});
+  image::View view{.width = 160, .height = 128, .rgb = {}};
+  for (uint32_t i = 0; i < 160 * 128 * 3; ++i) {
+    view.rgb.push_back(static_cast<uint8_t>((i / 48 * 2654435761u) >> 24));
+  }
+  const image::View* const views[] = {&view};
+  const auto encode = [&](const cpu::CpuBackendOptions& options) {
+    std::vector<float> rows;
+    const auto run = [&](VisionEncoder& e, ops::Backend& backend) {
+      ASSERT_TRUE(e.add_activations(backend, 96).ok());
+      rows = e.encode(backend, views)[0];
+    };
+    const Status status = load(plan, DType::kQ8_0, run, options);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return rows;
+  };
+  const std::vector<float> exact = encode({.level = CpuLevel::kReference, .f32_activations = true});
+  ASSERT_EQ(exact.size(), 20u * 32);
+  for (int level = 0; level <= static_cast<int>(best_level(host_cpu())); ++level) {
+    const double cosine =
+        smallest_cosine(encode({.level = static_cast<CpuLevel>(level)}), exact, 32);
+    EXPECT_GE(cosine, 0.999) << cpu_level_name(static_cast<CpuLevel>(level));
+    EXPECT_LT(cosine, 1.0 - 1e-9) << "the quantised form was not what ran";
+  }
 }
 
 TEST(VisionLoader, ReadsTilingFromTheFileWhereItIsThere) {

@@ -233,7 +233,8 @@ void VisionEncoder::forward(ops::Backend& b) const {
                    .scale = scale,
                    .q_bias = layer.q.bias,
                    .k_bias = layer.k.bias,
-                   .v_bias = layer.v.bias},
+                   .v_bias = layer.v.bias,
+                   .may_round = h.is_quantised},
                   q_, k_, v_, mixed_);
     b.project_add(mixed_, layer.out.weight, x_);
     b.set_layer(static_cast<int32_t>(i), "view_feed_forward");
