@@ -11,6 +11,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel_table.h"
+#include "cpu/weight_arena.h"
 #include "ops/kv_layout.h"
 #include "ops/ops.h"
 #include "platform/file_map.h"
@@ -81,7 +82,6 @@ class CpuBackend final : public ops::Backend {
 
  private:
   struct PackedWeight {
-    MappedBuffer memory;
     PackedMatrix matrix;
     const LinearKernels* kernels = nullptr;
     DType type = DType::kF32;
@@ -199,6 +199,7 @@ class CpuBackend final : public ops::Backend {
   const char* layer_kind_ = "";
   const ops::BatchPlan* plan_ = nullptr;
 
+  WeightArena weight_memory_;
   std::vector<PackedWeight> weights_;
   std::vector<std::vector<float>> vectors_;
   std::vector<RowsBuffer> rows_;
