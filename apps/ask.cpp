@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "apps/ask_many.h"
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
 #include "apps/printable.h"
+#include "apps/state_lines.h"
 #include "apps/terminal.h"
 #include "decide/question.h"
 #include "okibi/decision.h"
@@ -35,6 +37,7 @@ struct Flags {
   OptionOrder order = OptionOrder::kOff;
   std::string calibration_path;
   bool fresh = false;
+  std::string input_path, output_path;
 };
 
 constexpr size_t kBarWidth = 30;
@@ -167,7 +170,8 @@ Result<DecisionRequest> read_request(const Flags& flags) {
     if (!calibration.ok()) return calibration.status().with_context(flags.calibration_path);
     request.calibration = *calibration;
   }
-  if (!flags.has_state && !file->state && !flags.pictures.empty()) return request;
+  const bool needs_state = flags.pictures.empty() && flags.input_path.empty();
+  if (!flags.has_state && !file->state && !needs_state) return request;
   if (!flags.has_state) {
     if (!file->state) {
       return invalid_argument(
@@ -185,13 +189,11 @@ Result<DecisionRequest> read_request(const Flags& flags) {
 }
 
 // The pictures of the command line, encoded; how long that took goes to standard error.
-Result<std::vector<Picture>> encode_pictures(Engine& engine, const Flags& flags) {
+Result<std::vector<Picture>> show_pictures(Engine& engine, const Flags& flags) {
   std::vector<Picture> pictures;
   for (const std::string& path : flags.pictures) {
-    OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
-    auto picture =
-        engine.encode_picture({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-    if (!picture.ok()) return picture.status().with_context(path);
+    OKIBI_ASSIGN_OR_RETURN(std::vector<Picture> one, encode_pictures(engine, {path}));
+    const Picture* picture = &one[0];
     fmt::print(stderr,
                "{}: {} x {}, {} view{}, {} tokens | decoded in {:.1f} ms{} | {} encoded, {} known, "
                "{:.1f} ms\n",
@@ -199,7 +201,7 @@ Result<std::vector<Picture>> encode_pictures(Engine& engine, const Flags& flags)
                picture->views.size() == 1 ? "" : "s", picture->n_image_tokens,
                1e3 * picture->decode_seconds, picture->file_was_known ? " (known)" : "",
                picture->views_encoded, picture->views_known, 1e3 * picture->encode_seconds);
-    pictures.push_back(*std::move(picture));
+    pictures.push_back(std::move(one[0]));
   }
   return pictures;
 }
@@ -207,11 +209,16 @@ Result<std::vector<Picture>> encode_pictures(Engine& engine, const Flags& flags)
 Result<int> ask(const Flags& flags) {
   OKIBI_ASSIGN_OR_RETURN(DecisionRequest request, read_request(flags));
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
+  const std::string model_name =
+      std::filesystem::path(flags.engine.options.model_path).stem().string();
+  if (!flags.input_path.empty()) {
+    return ask_many(*engine, request, model_name, flags.input_path, flags.output_path);
+  }
   std::vector<DecisionTiming> times;
   std::optional<DecisionResult> result;
   bool agrees = true;
   for (int i = 0; i < flags.repeat; ++i) {
-    OKIBI_ASSIGN_OR_RETURN(request.pictures, encode_pictures(*engine, flags));
+    OKIBI_ASSIGN_OR_RETURN(request.pictures, show_pictures(*engine, flags));
     OKIBI_ASSIGN_OR_RETURN(DecisionResult next, decide(*engine, request));
     if (flags.repeat > 1) print_times(next, {next.timing});
     times.push_back(next.timing);
@@ -221,9 +228,7 @@ Result<int> ask(const Flags& flags) {
     if (!result) result = std::move(next);
   }
   if (flags.json) {
-    const std::string model =
-        std::filesystem::path(flags.engine.options.model_path).stem().string();
-    fmt::print("{}\n", answers_json(request, *result, model));
+    fmt::print("{}\n", answers_json(request, *result, model_name));
   } else {
     print_table(request, *result);
   }
@@ -265,6 +270,16 @@ void add_ask(CLI::App& app, int* exit_code) {
           {"off", OptionOrder::kOff}, {"two", OptionOrder::kTwo}, {"all", OptionOrder::kAll}}));
   command->add_option("--calibration", flags->calibration_path, "temperatures made by calibrate")
       ->type_name("FILE");
+  CLI::Option* output =
+      command->add_option("--output", flags->output_path, "JSONL of answers; goes on where it ends")
+          ->type_name("FILE");
+  CLI::Option* input = command
+                           ->add_option("--input", flags->input_path,
+                                        "JSONL of states, or of {\"state\", \"images\", \"id\"}: "
+                                        "ask about each")
+                           ->type_name("FILE")
+                           ->needs(output);
+  output->needs(input);
   command->add_flag("--fresh", flags->fresh, "do not answer from kept label logits");
   command->add_flag("--json", flags->json, "print the API's response body");
   command->add_flag("--outside-mass", flags->outside_mass,
