@@ -39,18 +39,30 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
                   .slots = core->slots_.get(),
                   .has_state = facts.state_floats > 0,
                   .has_kv = !facts.kv_layers.empty()};
+  const uint64_t page_bytes = ops::kv_page_bytes({.layers = facts.kv_layers,
+                                                  .type = sizes.kv_type,
+                                                  .page_tokens = sizes.page_tokens,
+                                                  .max_pages = 1});
+  core->prefixes_ = std::make_unique<reuse::PrefixCache>(
+      sizes.state_cache_bytes,
+      reuse::PrefixCache::Costs{.page_bytes = facts.kv_layers.empty() ? 0 : page_bytes,
+                                .slot_bytes = facts.state_floats * sizeof(float),
+                                .page_tokens = static_cast<uint32_t>(sizes.page_tokens)});
   core->identity_ = core->backend_->numeric_identity();
   return core;
 }
 
-Status Core::prepare(reuse::Sequence& sequence, uint32_t n_more) const {
+Status Core::prepare(reuse::Sequence& sequence, uint32_t n_more) {
   const uint64_t n = uint64_t{sequence.n_tokens()} + n_more;
   if (n > sizes_.n_ctx) {
     return resource_exhausted(
         fmt::format("the context is full: {} tokens and {} more are over the limit of {}",
                     sequence.n_tokens(), n_more, sizes_.n_ctx));
   }
-  return sequence.prepare(n_more);
+  while (true) {
+    Status status = sequence.prepare(n_more);
+    if (status.code() != StatusCode::kResourceExhausted || !prefixes_->evict()) return status;
+  }
 }
 
 void Core::run_step(std::span<StepItem> items) {

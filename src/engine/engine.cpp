@@ -21,7 +21,7 @@
 namespace okibi {
 namespace {
 
-constexpr int64_t kMaxVisionCacheMib = 4096;
+constexpr int64_t kMaxCacheMib = 4096;
 
 struct Opened {
   gguf::File file;
@@ -49,9 +49,16 @@ Result<std::vector<MemoryPlan::Row>> plan_vision(const EngineOptions& options,
 
 // Everything that can be known and refused without loading a weight.
 Result<Opened> open_and_plan(const EngineOptions& options) {
-  if (options.vision_cache_mib < 0 || options.vision_cache_mib > kMaxVisionCacheMib) {
+  for (const auto& [name, mib] : {std::pair{"state", options.state_cache_mib},
+                                  std::pair{"answer", options.answer_cache_mib}}) {
+    if (mib < 0 || mib > kMaxCacheMib) {
+      return invalid_argument(
+          fmt::format("{} cache of {} MiB: expected 0 (off) to {}", name, mib, kMaxCacheMib));
+    }
+  }
+  if (options.vision_cache_mib < 0 || options.vision_cache_mib > kMaxCacheMib) {
     return invalid_argument(fmt::format("vision cache of {} MiB: expected 0 (off) to {}",
-                                        options.vision_cache_mib, kMaxVisionCacheMib));
+                                        options.vision_cache_mib, kMaxCacheMib));
   }
   OKIBI_ASSIGN_OR_RETURN(gguf::File file, gguf::File::open(options.model_path));
   OKIBI_ASSIGN_OR_RETURN(std::unique_ptr<ops::Backend> backend,
@@ -193,6 +200,8 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
                                          static_cast<uint64_t>(options.vision_cache_mib) << 20);
   }
   state->scheduler = std::make_unique<engine::Scheduler>(std::move(core));
+  state->answers =
+      std::make_unique<reuse::AnswerCache>(static_cast<uint64_t>(options.answer_cache_mib) << 20);
   state->options = std::move(options);
   return EngineAccess::make(std::move(state));
 }

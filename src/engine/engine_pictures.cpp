@@ -1,4 +1,5 @@
-// The picture functions of Engine: they check that there is a vision side and pass on.
+// The functions of Engine for pictures (they check that there is a vision side and pass on) and for
+// what decisions keep.
 #include "engine/engine_state.h"
 #include "okibi/engine.h"
 
@@ -60,6 +61,33 @@ VisionCacheStats Engine::vision_cache_stats() const {
 
 void Engine::clear_vision_cache() {
   if (has_vision()) state_->vision->cache().clear();
+}
+
+reuse::AnswerCache& Engine::answer_cache() {
+  return *state_->answers;
+}
+
+DecisionCacheStats Engine::decision_cache_stats() {
+  DecisionCacheStats stats;
+  reuse::PrefixCounters p;
+  scheduler().call([&p](engine::Core& core) { p = core.prefixes().counters(); });
+  stats.states = {.hits = p.hits,
+                  .misses = p.misses,
+                  .evictions = p.evictions,
+                  .entries = p.entries,
+                  .bytes = p.bytes};
+  const reuse::AnswerCounters a = answer_cache().counters();
+  stats.answers = {.hits = a.hits,
+                   .misses = a.misses,
+                   .evictions = a.evictions,
+                   .entries = a.entries,
+                   .bytes = a.bytes};
+  return stats;
+}
+
+void Engine::clear_decision_caches() {
+  scheduler().call([](engine::Core& core) { core.prefixes().clear(); });
+  answer_cache().clear();
 }
 
 }  // namespace okibi

@@ -8,6 +8,7 @@
 #include "engine/scheduler.h"
 #include "engine/vision.h"
 #include "okibi/engine.h"
+#include "reuse/answer_cache.h"
 
 namespace okibi {
 
@@ -22,6 +23,7 @@ struct Engine::State {
   VisionInfo vision_info;
   std::unique_ptr<engine::Scheduler> scheduler;
   std::unique_ptr<engine::Vision> vision;  // null without a vision file
+  std::unique_ptr<reuse::AnswerCache> answers;
 };
 
 namespace engine {

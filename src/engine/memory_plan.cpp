@@ -112,6 +112,7 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
                                         sizes.n_ctx, options.n_sessions));
   }
   sizes.n_pages = facts.kv_layers.empty() ? 1 : static_cast<uint32_t>(n_pages);
+  sizes.state_cache_bytes = static_cast<uint64_t>(options.state_cache_mib) << 20;
 
   plan.n_ctx = sizes.n_ctx;
   plan.rows = {
