@@ -84,13 +84,14 @@ def softmax(x):
 
 
 def fit_temperature(cases):
-    """The temperature with the least negative log likelihood; cases: [(logits, answer)]."""
+    """The temperature with the least negative log likelihood; cases: [(logits, answer)].
+
+    Not below 1: a model that hardly ever errs on the few cases here has not earned more certainty.
+    """
     def cost(t):
         return -np.mean([np.log(softmax(x / t)[a] + 1e-30) for x, a in cases])
-    grid = np.exp(np.linspace(np.log(.3), np.log(5), 81))
-    best = grid[int(np.argmin([cost(t) for t in grid]))]
-    fine = best * np.exp(np.linspace(-.04, .04, 17))
-    return float(fine[int(np.argmin([cost(t) for t in fine]))])
+    grid = np.linspace(1, 4, 301)
+    return float(grid[int(np.argmin([cost(t) for t in grid]))])
 
 
 def calibration_error(cases, temperature, bins=15):
@@ -134,12 +135,15 @@ def collect(a):
 
 def report(a):
     cases, kinds = defaultdict(list), defaultdict(lambda: [0, 0])
-    agree, tiled = defaultdict(list), defaultdict(list)
+    agree, tiled, seen = defaultdict(list), defaultdict(list), set()
     for name in sorted(os.listdir(a.folder)):
         if not name.startswith("answers-"):
             continue
         for line in open(os.path.join(a.folder, name)):
             record = json.loads(line)
+            if (record["split"], record["picture"]) in seen:
+                continue
+            seen.add((record["split"], record["picture"]))
             for q in record["answers"]:
                 x, type_ = np.array(q["logits"][0]), q["type"]
                 cases[record["split"], type_].append((x, q["right"]))
@@ -168,7 +172,7 @@ def report(a):
     for kind, (right, n) in sorted(kinds.items()):
         result["kinds"][kind] = {"accuracy": round(right / n, 4), "questions": n}
     for name, value in (("figures.json", result), ("calibration.json", {
-            "model": "okibi-eye", "quantization": "Q8_0", "temperature": temperatures})):
+            "temperatures": temperatures, "model": "okibi-eye"})):
         with open(os.path.join(a.folder, name), "w") as f:
             json.dump(value, f, indent=1)
             f.write("\n")
