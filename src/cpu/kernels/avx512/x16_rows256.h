@@ -12,11 +12,13 @@ namespace okibi::cpu {
 namespace {
 namespace x16 {
 
+// The copied bytes pass through a general register: compilers like to gather neighbouring copies in
+// vectors, which takes three operations each on one port.
 inline void copy8(const void* from, uint8_t* to) {
-  std::memcpy(to, from, 8);
-}
-inline void copy4(const void* from, uint8_t* to) {
-  std::memcpy(to, from, 4);
+  uint64_t v;
+  std::memcpy(&v, from, 8);
+  asm("" : "+r"(v));
+  std::memcpy(to, &v, 8);
 }
 inline __m256i load256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
@@ -25,152 +27,210 @@ inline __m512i bytes_to_words(__m256i bytes) {
   return _mm512_cvtepu8_epi16(bytes);
 }
 
-// ---- signs and indices of a whole super-block of one row
+// ---- look-ups in registers. A code book's rows fit 16 bits when each value is replaced by its
+// rank among the few that occur, and 32 such words are looked up at once, 64 rows of the book at a
+// time.
 
-// Bit j of sign byte n belongs to value 8n + j.
-struct SignBytes {
-  alignas(32) uint64_t mask[4];
-  void set(__m256i bytes) { _mm256_store_si256(reinterpret_cast<__m256i*>(mask), bytes); }
-  // Seven bits each, the eighth makes the number of set bits even.
-  void set_even(__m256i seven) {
-    const __m256i odd = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
-    const __m256i low = _mm256_shuffle_epi8(odd, _mm256_and_si256(seven, _mm256_set1_epi8(15)));
-    const __m256i high = _mm256_shuffle_epi8(
-        odd, _mm256_and_si256(_mm256_srli_epi16(seven, 4), _mm256_set1_epi8(15)));
-    set(_mm256_xor_si256(seven, _mm256_xor_si256(low, high)));
+// Of 64 * kPairs rows; the bits of `index` above those count for nothing.
+template <int kPairs>
+[[gnu::always_inline]] inline __m512i look_up_words(const uint16_t* book, __m512i index) {
+  if constexpr (kPairs == 1) {
+    return _mm512_permutex2var_epi16(load(book), index, load(book + 32));
+  } else {
+    const __mmask32 upper =
+        _mm512_test_epi16_mask(index, _mm512_set1_epi16(static_cast<int16_t>(32 * kPairs)));
+    return _mm512_mask_blend_epi16(upper, look_up_words<kPairs / 2>(book, index),
+                                   look_up_words<kPairs / 2>(book + 32 * kPairs, index));
   }
-  // Four fields of seven bits in each of eight words.
-  void set_fields(__m256i words) {
-    __m256i seven = _mm256_and_si256(words, _mm256_set1_epi32(0x7f));
-    seven = field(words, 1, 0x7f00, seven);
-    seven = field(words, 2, 0x7f0000, seven);
-    set_even(field(words, 3, 0x7f000000, seven));
-  }
-  static __m256i field(__m256i words, int up, int mask, __m256i others) {
-    return _mm256_ternarylogic_epi32(_mm256_slli_epi32(words, static_cast<unsigned>(up)),
-                                     _mm256_set1_epi32(mask), others, 0xEA);
-  }
-};
+}
 
-inline void signed_codes(const uint8_t* values, const SignBytes& signs, __m512i* v) {
+// Rows of eight values 8, 25, 43 as ranks of two bits, at 0, 4, 2, 6 and 8, 12, 10, 14.
+inline void make_book8(const uint8_t (*grid)[8], int n_rows, uint16_t* book) {
+  for (int i = 0; i < n_rows; i += 8) {
+    const __m512i rank = _mm512_and_si512(_mm512_srli_epi16(load(grid[i]), 4), _mm512_set1_epi8(3));
+    const __m512i pairs = _mm512_maddubs_epi16(rank, _mm512_set1_epi32(0x40041001));
+    const __m512i fours = _mm512_madd_epi16(pairs, _mm512_set1_epi64(0x0100'0100'0001'0001));
+    const __m512i row = _mm512_or_si512(fours, _mm512_srli_epi64(fours, 32));
+    _mm_store_si128(reinterpret_cast<__m128i*>(book + i), _mm512_cvtepi64_epi16(row));
+  }
+}
+// Rows of four values of three bits at `shift`, a nibble each.
+inline void make_book4(const uint8_t (*grid)[4], int n_rows, int shift, uint16_t* book) {
+  for (int i = 0; i < n_rows; i += 16) {
+    const __m512i rank = _mm512_and_si512(
+        _mm512_srli_epi16(load(grid[i]), static_cast<unsigned>(shift)), _mm512_set1_epi8(7));
+    const __m512i pairs = _mm512_maddubs_epi16(rank, _mm512_set1_epi16(0x1001));
+    const __m512i row = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x01000001));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(book + i), _mm512_cvtepi32_epi16(row));
+  }
+}
+
+// Values plus kIqOffset by rank, in every 128-bit lane.
+[[gnu::always_inline]] inline __m512i values_by_rank(int64_t low, int64_t high) {
+  return iq_codes(_mm512_broadcast_i32x4(_mm_set_epi64x(high, low)));
+}
+
+// 32 words of make_book8 to the 256 values they stand for: two halvings, which take the words of
+// each lane apart; the permutation ahead makes up for it.
+[[gnu::always_inline]] inline void expand8(__m512i words, __m512i values, __m512i* v) {
+  words = _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), words);
+  const __m512i mask = _mm512_set1_epi8(0x33);
+  const __m512i even = _mm512_and_si512(words, mask);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(words, 2), mask);
+  const __m512i half[2] = {_mm512_unpacklo_epi8(even, odd), _mm512_unpackhi_epi8(even, odd)};
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    // Bits 2, 3 and 7 are clear in every byte, as the shuffle wants it.
+    const __m512i low = _mm512_shuffle_epi8(values, half[i]);
+    const __m512i high = _mm512_shuffle_epi8(values, _mm512_srli_epi16(half[i], 4));
+    v[2 * i] = _mm512_unpacklo_epi8(low, high);
+    v[2 * i + 1] = _mm512_unpackhi_epi8(low, high);
+  }
+}
+// 32 words of make_book4 to 128 values.
+[[gnu::always_inline]] inline void expand4(__m512i words, __m512i values, __m512i* v) {
+  words = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), words);
+  const __m512i low = _mm512_shuffle_epi8(values, words);
+  const __m512i high = _mm512_shuffle_epi8(values, _mm512_srli_epi16(words, 4));
+  v[0] = _mm512_unpacklo_epi8(low, high);
+  v[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+// ---- signs. Bit j of sign byte n belongs to value 8n + j.
+
+// v holds kIqOffset plus magnitudes.
+[[gnu::always_inline]] inline void apply_signs(__m256i bytes, __m512i* v) {
+  alignas(32) uint64_t negative[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(negative), bytes);
 #pragma GCC unroll 4
   for (int t = 0; t < 4; ++t) {
-    const __m512i magnitude = load(values + 64 * t);
-    v[t] =
-        iq_codes(_mm512_mask_sub_epi8(magnitude, signs.mask[t], _mm512_setzero_si512(), magnitude));
+    v[t] = _mm512_mask_sub_epi8(v[t], negative[t], _mm512_set1_epi8(char(2 * kIqOffset)), v[t]);
   }
 }
-
-// Copies the rows of `grid` that 32 (64) indices name.
-inline void copy_rows8(const void* grid, const uint16_t* index, uint8_t* values) {
-  const uint8_t* rows = static_cast<const uint8_t*>(grid);
-#pragma GCC unroll 32
-  for (int n = 0; n < 32; ++n) copy8(rows + 8 * index[n], values + 8 * n);
+// Seven bits a byte; the eighth makes the number of set bits even.
+inline __m256i even_bytes(__m256i seven) {
+  const __m256i odd = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
+  const __m256i mask = _mm256_set1_epi8(15);
+  const __m256i low = _mm256_shuffle_epi8(odd, _mm256_and_si256(seven, mask));
+  const __m256i high =
+      _mm256_shuffle_epi8(odd, _mm256_and_si256(_mm256_srli_epi16(seven, 4), mask));
+  return _mm256_xor_si256(seven, _mm256_xor_si256(low, high));
 }
-inline void copy_rows4(const void* grid, const uint16_t* index, uint8_t* values) {
-  const uint8_t* rows = static_cast<const uint8_t*>(grid);
-#pragma GCC unroll 64
-  for (int n = 0; n < 64; ++n) copy4(rows + 4 * index[n], values + 4 * n);
+// Four fields of seven bits in each of eight words.
+inline __m256i even_fields(__m256i words) {
+  const auto field = [words](unsigned up, int mask, __m256i others) {
+    return _mm256_ternarylogic_epi32(_mm256_slli_epi32(words, up), _mm256_set1_epi32(mask), others,
+                                     0xEA);
+  };
+  const __m256i first = _mm256_and_si256(words, _mm256_set1_epi32(0x7f));
+  return even_bytes(field(3, 0x7f000000, field(2, 0x7f0000, field(1, 0x7f00, first))));
 }
-struct Indices {
-  alignas(64) uint16_t index[64];
-};
 
-// ---- types. look_up fills 256 bytes with what the code book says, codes finishes them.
+// ---- types. codes() gives the 256 codes of a row. What it needs is made by make_book() once per
+// call and by look_up() for all rows of a super-block ahead.
 
 template <class F>
-struct ByRow {  // nothing to look up
+struct ByRow {
+  static constexpr int kBookRows = 0;
   static constexpr bool kLooksUp = false;
-  static void codes(const uint8_t* b, const uint8_t*, __m512i* v) {
+  static void codes(const uint8_t* b, const uint16_t*, const uint8_t*, __m512i* v) {
 #pragma GCC unroll 4
     for (int t = 0; t < 4; ++t) v[t] = F::decode(b, t);
   }
 };
 
+template <int kRows>
+struct WithBook {
+  static constexpr int kBookRows = kRows;
+  static constexpr bool kLooksUp = false;
+};
+
+constexpr int64_t kIq2Values = 0x2b1908;
+template <int kRows>
+[[gnu::always_inline]] inline void iq2_codes(const uint16_t* book, __m512i index, __m256i signs,
+                                             __m512i* v) {
+  expand8(look_up_words<kRows / 64>(book, index), values_by_rank(kIq2Values, 0), v);
+  apply_signs(signs, v);
+}
+
 template <>
-struct ByRow<IQ2_XXS> {
-  static constexpr bool kLooksUp = true;
-  static void look_up(const uint8_t* b, uint8_t* values) {
-#pragma GCC unroll 32
-    for (int n = 0; n < 32; ++n) copy8(kIq2XxsGrid[b[2 + 8 * (n / 4) + n % 4]], values + 8 * n);
-  }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
-    SignBytes signs;
-    signs.set_fields(_mm512_cvtepi64_epi32(_mm512_srli_epi64(load(b + 2), 32)));
-    signed_codes(values, signs, v);
+struct ByRow<IQ2_XXS> : WithBook<256> {
+  static void make_book(uint16_t* book) { make_book8(kIq2XxsGrid, 256, book); }
+  static void codes(const uint8_t* b, const uint16_t* book, const uint8_t*, __m512i* v) {
+    const __m512i both = load(b + 2);  // in turn four indices and a word of signs
+    const __m512i index = bytes_to_words(_mm512_cvtepi64_epi32(both));
+    const __m256i words = _mm512_cvtepi64_epi32(_mm512_srli_epi64(both, 32));
+    iq2_codes<256>(book, index, even_fields(words), v);
   }
 };
 
 template <>
-struct ByRow<IQ2_XS> {
-  static constexpr bool kLooksUp = true;
-  static void look_up(const uint8_t* b, uint8_t* values) {
-    Indices at;
-    store(at.index, _mm512_and_si512(load(b + 2), _mm512_set1_epi16(511)));
-    copy_rows8(kIq2XsGrid, at.index, values);
-  }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
-    SignBytes signs;
-    signs.set_even(_mm512_cvtepi16_epi8(_mm512_srli_epi16(load(b + 2), 9)));
-    signed_codes(values, signs, v);
+struct ByRow<IQ2_XS> : WithBook<512> {
+  static void make_book(uint16_t* book) { make_book8(kIq2XsGrid, 512, book); }
+  static void codes(const uint8_t* b, const uint16_t* book, const uint8_t*, __m512i* v) {
+    const __m512i words = load(b + 2);
+    const __m256i seven = _mm512_cvtepi16_epi8(_mm512_srli_epi16(words, 9));
+    iq2_codes<512>(book, words, even_bytes(seven), v);
   }
 };
 
 template <>
-struct ByRow<IQ2_S> {
-  static constexpr bool kLooksUp = true;
-  static void look_up(const uint8_t* b, uint8_t* values) {
-    Indices at;
-    // Word n: byte n / 4 of the eight, of which bits 2 (n % 4) and the next count.
-    const __m512i bytes =
-        _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(b + 66)));
+struct ByRow<IQ2_S> : WithBook<1024> {
+  static void make_book(uint16_t* book) { make_book8(kIq2SGrid, 1024, book); }
+  static void codes(const uint8_t* b, const uint16_t* book, const uint8_t*, __m512i* v) {
+    // Word n: bits 2 (n % 4) and the next of byte n / 4.
+    const __m512i bytes = bytes_to_lanes(b + 66);
     const __m512i words = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 14));
     const __m512i fields = _mm512_or_si512(words, _mm512_slli_epi64(words, 28));
-    const __m512i high = _mm512_and_si512(_mm512_slli_epi16(fields, 8), _mm512_set1_epi16(0x300));
-    store(at.index, _mm512_or_si512(bytes_to_words(load256(b + 2)), high));
-    copy_rows8(kIq2SGrid, at.index, values);
-  }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
-    SignBytes signs;
-    signs.set(load256(b + 34));
-    signed_codes(values, signs, v);
+    const __m512i index =
+        _mm512_or_si512(bytes_to_words(load256(b + 2)), _mm512_slli_epi16(fields, 8));
+    iq2_codes<1024>(book, index, load256(b + 34), v);
   }
 };
 
 template <>
-struct ByRow<IQ3_XXS> {
-  static constexpr bool kLooksUp = true;
-  static void look_up(const uint8_t* b, uint8_t* values) {
-#pragma GCC unroll 64
-    for (int n = 0; n < 64; ++n) copy4(kIq3XxsGrid[b[2 + n]], values + 4 * n);
-  }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
-    SignBytes signs;
-    signs.set_fields(load256(b + 66));
-    signed_codes(values, signs, v);
+struct ByRow<IQ3_XXS> : WithBook<256> {
+  static void make_book(uint16_t* book) { make_book4(kIq3XxsGrid, 256, 3, book); }
+  static void codes(const uint8_t* b, const uint16_t* book, const uint8_t*, __m512i* v) {
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const __m512i index = bytes_to_words(load256(b + 2 + 32 * h));
+      expand4(look_up_words<4>(book, index), values_by_rank(0x3e342c241c140c04, 0), v + 2 * h);
+    }
+    apply_signs(even_fields(load256(b + 66)), v);
   }
 };
 
 template <>
-struct ByRow<IQ3_S> {
-  static constexpr bool kLooksUp = true;
-  static void look_up(const uint8_t* b, uint8_t* values) {
-    Indices at;
+struct ByRow<IQ3_S> : WithBook<512> {
+  static void make_book(uint16_t* book) { make_book4(kIq3SGrid, 512, 1, book); }
+  static void codes(const uint8_t* b, const uint16_t* book, const uint8_t*, __m512i* v) {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       const __m512i low = bytes_to_words(load256(b + 2 + 32 * h));
       const __m512i high = _mm512_maskz_set1_epi16(read_u32(b + 66 + 4 * h), 256);
-      store(at.index + 32 * h, _mm512_or_si512(low, high));
+      expand4(look_up_words<8>(book, _mm512_or_si512(low, high)),
+              values_by_rank(0x0f0d0b0907050301, 0), v + 2 * h);
     }
-    copy_rows4(kIq3SGrid, at.index, values);
-  }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
-    SignBytes signs;
-    signs.set(load256(b + 74));
-    signed_codes(values, signs, v);
+    apply_signs(load256(b + 74), v);
   }
 };
+
+struct LooksUp {
+  static constexpr int kBookRows = 0;
+  static constexpr bool kLooksUp = true;
+};
+
+// Copies the 32 rows of the IQ1 book that `index` names: 2048 are too many for look-ups in
+// registers.
+inline void copy_rows8(__m512i index, uint8_t* values) {
+  alignas(64) uint16_t at[32];
+  store(at, index);
+#pragma GCC unroll 16
+  for (int n = 0; n < 32; ++n) copy8(kIq1Grid[at[n]], values + 8 * n);
+}
 
 // 8 * grid - 1 for the eight values of index n where bit n of `negative` is set, else + 1.
 inline void shifted_codes(const uint8_t* values, uint32_t negative, __m512i* v) {
@@ -186,8 +246,7 @@ inline void shifted_codes(const uint8_t* values, uint32_t negative, __m512i* v) 
 }
 
 template <>
-struct ByRow<IQ1_S> {
-  static constexpr bool kLooksUp = true;
+struct ByRow<IQ1_S> : LooksUp {
   // Word n / 4 of eight in word n.
   static __m512i fields(const uint8_t* b) {
     const __m512i words = words_to_lanes(b + 34);
@@ -195,21 +254,18 @@ struct ByRow<IQ1_S> {
     return _mm512_or_si512(both, _mm512_slli_epi64(both, 32));
   }
   static void look_up(const uint8_t* b, uint8_t* values) {
-    Indices at;
     const __m512i high = _mm512_srlv_epi16(fields(b), _mm512_set1_epi64(0x0009'0006'0003'0000));
-    store(at.index,
-          _mm512_or_si512(bytes_to_words(load256(b + 2)),
-                          _mm512_slli_epi16(_mm512_and_si512(high, _mm512_set1_epi16(7)), 8)));
-    copy_rows8(kIq1Grid, at.index, values);
+    copy_rows8(_mm512_or_si512(bytes_to_words(load256(b + 2)),
+                               _mm512_slli_epi16(_mm512_and_si512(high, _mm512_set1_epi16(7)), 8)),
+               values);
   }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
+  static void codes(const uint8_t* b, const uint16_t*, const uint8_t* values, __m512i* v) {
     shifted_codes(values, _mm512_movepi16_mask(fields(b)), v);
   }
 };
 
 template <>
-struct ByRow<IQ1_M> {
-  static constexpr bool kLooksUp = true;
+struct ByRow<IQ1_M> : LooksUp {
   // Nibble n in word n.
   static __m512i fields(const uint8_t* b) {
     const __m512i bytes =
@@ -218,19 +274,16 @@ struct ByRow<IQ1_M> {
                             _mm512_set1_epi16(15));
   }
   static void look_up(const uint8_t* b, uint8_t* values) {
-    Indices at;
     const __m512i high = _mm512_and_si512(fields(b), _mm512_set1_epi16(7));
-    store(at.index, _mm512_or_si512(bytes_to_words(load256(b)), _mm512_slli_epi16(high, 8)));
-    copy_rows8(kIq1Grid, at.index, values);
+    copy_rows8(_mm512_or_si512(bytes_to_words(load256(b)), _mm512_slli_epi16(high, 8)), values);
   }
-  static void codes(const uint8_t* b, const uint8_t* values, __m512i* v) {
+  static void codes(const uint8_t* b, const uint16_t*, const uint8_t* values, __m512i* v) {
     shifted_codes(values, _mm512_test_epi16_mask(fields(b), _mm512_set1_epi16(8)), v);
   }
 };
 
 template <>
-struct ByRow<TQ1_0> {
-  static constexpr bool kLooksUp = true;
+struct ByRow<TQ1_0> : LooksUp {
   // The three runs of bytes (32, 16 and 4) side by side; later stores overwrite what earlier ones
   // wrote past their end.
   static void look_up(const uint8_t* b, uint8_t* values) {
@@ -259,7 +312,7 @@ struct ByRow<TQ1_0> {
       std::memcpy(values + 240 + 4 * n, &four, 4);
     }
   }
-  static void codes(const uint8_t*, const uint8_t* values, __m512i* v) {
+  static void codes(const uint8_t*, const uint16_t*, const uint8_t* values, __m512i* v) {
 #pragma GCC unroll 4
     for (int t = 0; t < 4; ++t) v[t] = load(values + 64 * t);
   }
@@ -320,11 +373,12 @@ struct LaneSums {
 // Adds nothing up across lanes yet. Two products of a code (at most 128) and an activation fit
 // 16 bits, so the pairs of a group meet its scale in the multiplication that widens them.
 template <class F, int kRows>
-[[gnu::always_inline]] inline void add_row_block(const uint8_t* block, const uint8_t* values,
-                                                 const RowsAt& a, int o, LaneSums<kRows>* sums) {
+[[gnu::always_inline]] inline void add_row_block(const uint8_t* block, const uint16_t* book,
+                                                 const uint8_t* values, const RowsAt& a, int o,
+                                                 LaneSums<kRows>* sums) {
   __m512i v[4];
   RowScales s;
-  ByRow<F>::codes(block, values, v);
+  ByRow<F>::codes(block, book, values, v);
   F::scales(block, &s);
   const __m256i scales = load256(s.scale);
   __m512i total[kRows];
@@ -355,15 +409,16 @@ template <class F, int kRows>
 }
 
 template <class F, int kRows>
-[[gnu::always_inline]] inline void add_blocks(const uint8_t* unit, const RowsAt& a, __m512* acc) {
+[[gnu::always_inline]] inline void add_blocks(const uint8_t* unit, const uint16_t* book,
+                                              const RowsAt& a, __m512* acc) {
   alignas(64) uint8_t values[ByRow<F>::kLooksUp ? 16 * 256 : 64];
   LaneSums<kRows> sums;
   if constexpr (ByRow<F>::kLooksUp) {
     for (int o = 0; o < 16; ++o) ByRow<F>::look_up(unit + o * F::kFileBytes, values + 256 * o);
   }
   for (int o = 0; o < 16; ++o) {
-    add_row_block<F, kRows>(unit + o * F::kFileBytes, values + (ByRow<F>::kLooksUp ? 256 * o : 0),
-                            a, o, &sums);
+    add_row_block<F, kRows>(unit + o * F::kFileBytes, book,
+                            values + (ByRow<F>::kLooksUp ? 256 * o : 0), a, o, &sums);
   }
   const __m512 d = Generic<F>::d(nullptr, unit);
 #pragma GCC unroll 4
@@ -380,7 +435,7 @@ template <class F, int kRows>
 constexpr int64_t kRowsPrefetchBytes = 4096;
 
 template <class F, int kRows>
-void gemv_rows256(const ProductArgs& args, int64_t row) {
+void gemv_rows256(const ProductArgs& args, const uint16_t* book, int64_t row) {
   constexpr int64_t kUnitBytes = Generic<F>::kUnitBytes;
   for (int64_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
     const uint8_t* unit = args.w.data + panel * args.w.panel_bytes;
@@ -392,7 +447,7 @@ void gemv_rows256(const ProductArgs& args, int64_t row) {
     for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
     for (int64_t b = 0; b < args.w.n_in / 256; ++b) {
       for (int64_t i = 0; i < kUnitBytes; i += 64) prefetch(unit + kRowsPrefetchBytes + i);
-      add_blocks<F, kRows>(unit, a, acc);
+      add_blocks<F, kRows>(unit, book, a, acc);
       unit += kUnitBytes;
       a.q += 256;
       a.d += 1;
@@ -406,12 +461,14 @@ void gemv_rows256(const ProductArgs& args, int64_t row) {
 
 template <class F>
 void gemv_by_row(const ProductArgs& args) {
+  alignas(64) uint16_t book[ByRow<F>::kBookRows + 1];
+  if constexpr (ByRow<F>::kBookRows != 0) ByRow<F>::make_book(book);
   for (int64_t row = args.row_begin; row < args.row_end; row += kGemvRows) {
     const int64_t n = min64(kGemvRows, args.row_end - row);
-    if (n == 1) gemv_rows256<F, 1>(args, row);
-    if (n == 2) gemv_rows256<F, 2>(args, row);
-    if (n == 3) gemv_rows256<F, 3>(args, row);
-    if (n == 4) gemv_rows256<F, 4>(args, row);
+    if (n == 1) gemv_rows256<F, 1>(args, book, row);
+    if (n == 2) gemv_rows256<F, 2>(args, book, row);
+    if (n == 3) gemv_rows256<F, 3>(args, book, row);
+    if (n == 4) gemv_rows256<F, 4>(args, book, row);
   }
 }
 
