@@ -197,6 +197,12 @@ struct Iq {
   static constexpr int64_t kScaleAt = 0;
 };
 
+// The low halves of 64-bit lanes, then the high ones.
+inline __m512i indices_and_words(__m512i lanes) {
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), lanes);
+}
+
 struct IQ2_XXS : Iq {
   static constexpr int64_t kFileBytes = 66;
   static constexpr float kFactor = 0.125f;
@@ -209,7 +215,8 @@ struct IQ2_XXS : Iq {
     return iq_codes(with_signs(look_up8(kIq2XxsGrid, index), signs));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    odd_pairs(_mm512_cvtepi64_epi32(_mm512_srli_epi64(load(b + 2), 60)), s->scale);
+    const __m256i words = _mm512_extracti64x4_epi64(indices_and_words(load(b + 2)), 1);
+    odd_pairs(_mm256_srli_epi32(words, 28), s->scale);
   }
 };
 

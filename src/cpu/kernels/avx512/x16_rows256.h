@@ -103,6 +103,8 @@ inline void make_book4(const uint8_t (*grid)[4], int n_rows, int shift, uint16_t
 [[gnu::always_inline]] inline void apply_signs(__m256i bytes, __m512i* v) {
   alignas(32) uint64_t negative[4];
   _mm256_store_si256(reinterpret_cast<__m256i*>(negative), bytes);
+  // Masks come from memory: through general registers each would cost two operations more.
+  asm("" : "+m"(negative));
 #pragma GCC unroll 4
   for (int t = 0; t < 4; ++t) {
     v[t] = _mm512_mask_sub_epi8(v[t], negative[t], _mm512_set1_epi8(char(2 * kIqOffset)), v[t]);
@@ -160,8 +162,9 @@ struct ByRow<IQ2_XXS> : WithBook<256> {
   static void make_book(uint16_t* book) { make_book8(kIq2XxsGrid, 256, book); }
   static void codes(const uint8_t* b, const uint16_t* book, const uint8_t*, __m512i* v) {
     const __m512i both = load(b + 2);  // in turn four indices and a word of signs
-    const __m512i index = bytes_to_words(_mm512_cvtepi64_epi32(both));
-    const __m256i words = _mm512_cvtepi64_epi32(_mm512_srli_epi64(both, 32));
+    const __m512i apart = indices_and_words(both);
+    const __m512i index = bytes_to_words(_mm512_castsi512_si256(apart));
+    const __m256i words = _mm512_extracti64x4_epi64(apart, 1);
     iq2_codes<256>(book, index, even_fields(words), v);
   }
 };
