@@ -1,5 +1,6 @@
-// Times the products of the vector levels and checks them first: gemv against gemm and avx512
-// against amx to the bit, and both against a double product of the dequantised weights.
+// Times the products of the vector levels and checks them first: gemv against gemm and the
+// levels against each other to the bit, and both against a double product of the dequantised
+// weights.
 //   bench_linear [check] [roofs] [gemv] [gemm] [TYPE...] [level=NAME] [threads=N] [rows=M] [mib=N]
 //                [n_in=N] [seconds=S]
 // Shares are of the roof measured in the same run, by the same number of threads.
@@ -42,6 +43,7 @@ std::vector<Level> make_levels(bool amx) {
   cpu::KernelTable table;
   cpu::reference::install(table);
   cpu::avx2::install(table);
+  levels.push_back({"avx2", table});
   cpu::avx512::install(table);
   levels.push_back({"avx512", table});
   if (amx) {
