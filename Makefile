@@ -2,7 +2,7 @@
 # is installed on first use (tools/packages.txt), with sudo when you are not root.
 #
 #   make build      the program, build/okibi
-#   make demo       chat with a small published model and ask it typed questions
+#   make demo       ask about a bundled picture, chat with a small published model, ask about a text
 #   make test       quick tests: release build, then the same under AddressSanitizer and UBSan
 #   make test-all   everything: slow tests, ThreadSanitizer, a minute of each fuzzer
 #   make bench      measure prefill and decode on this machine

@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "apps/ask_many.h"
 #include "apps/ask_server.h"
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
 #include "apps/printable.h"
+#include "apps/state_lines.h"
 #include "apps/terminal.h"
 #include "decide/question.h"
 #include "okibi/decision.h"
@@ -32,6 +35,11 @@ struct Flags {
   bool outside_mass = false;
   bool separate = false;
   int repeat = 1;
+  std::vector<std::string> pictures;
+  OptionOrder order = OptionOrder::kOff;
+  std::string calibration_path;
+  bool fresh = false;
+  std::string input_path, output_path;
 };
 
 constexpr size_t kBarWidth = 30;
@@ -76,6 +84,7 @@ std::string headline(const Question& question, const Answer& answer) {
       break;
   }
   if (answer.outside_mass >= 0) line += fmt::format(", outside {:.3f}", answer.outside_mass);
+  if (answer.order_spread > 0) line += fmt::format(", order spread {:.3f}", answer.order_spread);
   return line;
 }
 
@@ -110,13 +119,14 @@ void print_times(const DecisionResult& result, const std::vector<DecisionTiming>
     for (const DecisionTiming& t : times) values.push_back(t.*field);
     return median(std::move(values));
   };
-  fmt::print(stderr,
-             "prefix {} tokens {:.1f} ms | {} questions, {} tokens {:.1f} ms | tokenizing {:.1f} "
-             "ms | total {:.1f} ms{}\n",
-             result.n_prefix_tokens, middle(&DecisionTiming::prefix_ms), result.answers.size(),
-             result.n_suffix_tokens, middle(&DecisionTiming::suffix_ms),
-             middle(&DecisionTiming::tokenize_ms), middle(&DecisionTiming::total_ms),
-             times.size() > 1 ? fmt::format(" (medians of {})", times.size()) : "");
+  fmt::print(
+      stderr,
+      "prefix {} tokens ({} known) {:.1f} ms | {} questions, {} tokens {:.1f} ms | tokenizing "
+      "{:.1f} ms | total {:.1f} ms{}\n",
+      result.n_prefix_tokens, result.n_known_prefix_tokens, middle(&DecisionTiming::prefix_ms),
+      result.answers.size(), result.n_suffix_tokens, middle(&DecisionTiming::suffix_ms),
+      middle(&DecisionTiming::tokenize_ms), middle(&DecisionTiming::total_ms),
+      times.size() > 1 ? fmt::format(" (medians of {})", times.size()) : "");
 }
 
 bool same_bits(const Answer& a, const Answer& b) {
@@ -135,6 +145,8 @@ Result<bool> compare_separate(Engine& engine, const DecisionRequest& request,
     for (size_t i = 0; i < request.questions.size(); ++i) {
       DecisionRequest one = request;
       one.questions = {request.questions[i]};
+      one.use_kept_answers = false;
+      engine.clear_decision_caches();
       OKIBI_ASSIGN_OR_RETURN(const DecisionResult alone, decide(engine, one));
       total_ms += alone.timing.total_ms;
       n_same += same_bits(alone.answers[0], together.answers[i]);
@@ -151,7 +163,17 @@ Result<DecisionRequest> read_request(const Flags& flags) {
   auto file = decision::parse_question_file(json);
   if (!file.ok()) return file.status().with_context(flags.questions_path);
   DecisionRequest request{.questions = std::move(file->questions),
-                          .want_outside_mass = flags.outside_mass};
+                          .want_outside_mass = flags.outside_mass,
+                          .order = flags.order,
+                          .use_kept_answers = !flags.fresh};
+  if (!flags.calibration_path.empty()) {
+    OKIBI_ASSIGN_OR_RETURN(const std::string text, read_text(flags.calibration_path));
+    auto calibration = parse_calibration(text);
+    if (!calibration.ok()) return calibration.status().with_context(flags.calibration_path);
+    request.calibration = *calibration;
+  }
+  const bool needs_state = flags.pictures.empty() && flags.input_path.empty();
+  if (!flags.has_state && !file->state && !needs_state) return request;
   if (!flags.has_state) {
     if (!file->state) {
       return invalid_argument(
@@ -197,18 +219,43 @@ Result<int> ask_by_url(const Flags& flags) {
   return 0;
 }
 
+// The pictures of the command line, encoded; how long that took goes to standard error.
+Result<std::vector<Picture>> show_pictures(Engine& engine, const Flags& flags) {
+  std::vector<Picture> pictures;
+  for (const std::string& path : flags.pictures) {
+    OKIBI_ASSIGN_OR_RETURN(std::vector<Picture> one, encode_pictures(engine, {path}));
+    const Picture* picture = &one[0];
+    fmt::print(stderr,
+               "{}: {} x {}, {} view{}, {} tokens | decoded in {:.1f} ms{} | {} encoded, {} known, "
+               "{:.1f} ms\n",
+               path, picture->width, picture->height, picture->views.size(),
+               picture->views.size() == 1 ? "" : "s", picture->n_image_tokens,
+               1e3 * picture->decode_seconds, picture->file_was_known ? " (known)" : "",
+               picture->views_encoded, picture->views_known, 1e3 * picture->encode_seconds);
+    pictures.push_back(std::move(one[0]));
+  }
+  return pictures;
+}
+
 Result<int> ask(const Flags& flags) {
   if (!flags.url.empty()) return ask_by_url(flags);
   if (flags.engine.options.model_path.empty()) {
     return invalid_argument("there is nobody to ask: give a model, -m FILE, or a server, --url");
   }
-  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags));
+  OKIBI_ASSIGN_OR_RETURN(DecisionRequest request, read_request(flags));
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
+  const std::string model_name =
+      std::filesystem::path(flags.engine.options.model_path).stem().string();
+  if (!flags.input_path.empty()) {
+    return ask_many(*engine, request, model_name, flags.input_path, flags.output_path);
+  }
   std::vector<DecisionTiming> times;
   std::optional<DecisionResult> result;
   bool agrees = true;
   for (int i = 0; i < flags.repeat; ++i) {
+    OKIBI_ASSIGN_OR_RETURN(request.pictures, show_pictures(*engine, flags));
     OKIBI_ASSIGN_OR_RETURN(DecisionResult next, decide(*engine, request));
+    if (flags.repeat > 1) print_times(next, {next.timing});
     times.push_back(next.timing);
     for (size_t q = 0; result && q < next.answers.size(); ++q) {
       agrees = agrees && same_bits(next.answers[q], result->answers[q]);
@@ -216,9 +263,7 @@ Result<int> ask(const Flags& flags) {
     if (!result) result = std::move(next);
   }
   if (flags.json) {
-    const std::string model =
-        std::filesystem::path(flags.engine.options.model_path).stem().string();
-    fmt::print("{}\n", answers_json(request, *result, model));
+    fmt::print("{}\n", answers_json(request, *result, model_name));
   } else {
     print_table(request, *result);
   }
@@ -253,6 +298,28 @@ void add_ask(CLI::App& app, int* exit_code) {
                    "body")
       ->required()
       ->type_name("FILE");
+  command
+      ->add_option("--image", flags->pictures,
+                   "a picture that the questions are about (PNG, JPEG, WebP); again for more")
+      ->type_name("FILE");
+  command
+      ->add_option("--order", flags->order,
+                   "average over orders of the options: off, two (reversed too), all (rotations)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, OptionOrder>{
+          {"off", OptionOrder::kOff}, {"two", OptionOrder::kTwo}, {"all", OptionOrder::kAll}}));
+  command->add_option("--calibration", flags->calibration_path, "temperatures made by calibrate")
+      ->type_name("FILE");
+  CLI::Option* output =
+      command->add_option("--output", flags->output_path, "JSONL of answers; goes on where it ends")
+          ->type_name("FILE");
+  CLI::Option* input = command
+                           ->add_option("--input", flags->input_path,
+                                        "JSONL of states, or of {\"state\", \"images\", \"id\"}: "
+                                        "ask about each")
+                           ->type_name("FILE")
+                           ->needs(output);
+  output->needs(input);
+  command->add_flag("--fresh", flags->fresh, "do not answer from kept label logits");
   command->add_flag("--json", flags->json, "print the API's response body");
   command->add_flag("--outside-mass", flags->outside_mass,
                     "also tell how much probability lies outside the letters");

@@ -12,6 +12,7 @@ namespace okibi::apps {
 // Adds the command to `app`. The command's callback sets `*exit_code`.
 void add_ask(CLI::App& app, int* exit_code);
 void add_bench(CLI::App& app, int* exit_code);
+void add_calibrate(CLI::App& app, int* exit_code);
 void add_inspect(CLI::App& app, int* exit_code);
 void add_logits(CLI::App& app, int* exit_code);
 void add_perplexity(CLI::App& app, int* exit_code);

@@ -15,6 +15,22 @@ void EngineFlags::add(CLI::App* command) {
   command->add_option("-m,--model", options.model_path, "the model, a GGUF file")
       ->required()
       ->type_name("FILE");
+  command->add_option("--mmproj", options.mmproj_path, "the vision file beside the model")
+      ->type_name("FILE");
+  command
+      ->add_option("--vision-cache", options.vision_cache_mib,
+                   "MiB that may be kept of pictures, 0 (nothing) to 4096")
+      ->capture_default_str();
+  command
+      ->add_option("--state-cache", options.state_cache_mib,
+                   "MiB of prefilled states kept for the next decision; 0: none")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--answer-cache", options.answer_cache_mib,
+                   "MiB of label logits kept for identical questions; 0: none")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   command->add_option("--cpu", options.cpu_level, "instruction-set level; default: the host's best")
       ->check(CLI::IsMember({"reference", "avx2", "avx512", "amx"}));
   command->add_option("--threads", options.n_threads, "threads; default: one per core")

@@ -18,7 +18,8 @@ struct EngineFlags {
   std::string activations = "auto";
   std::string profile_path;
 
-  // Adds -m, --cpu, --threads, --ctx, --kv, --activations, --chat-layout and --profile.
+  // Adds -m, --mmproj, --vision-cache, --cpu, --threads, --ctx, --kv, --activations, --chat-layout
+  // and --profile.
   void add(CLI::App* command);
   // The options with the texts above read into them.
   EngineOptions resolved() const;

@@ -24,6 +24,7 @@ struct Flags {
   EngineFlags engine;
   std::string tokens_path;
   std::string prompt;
+  std::vector<std::string> image_paths;
   bool parse_special = false;
   uint32_t chunk = 0;
   std::string out_path;
@@ -53,6 +54,26 @@ Result<std::vector<TokenId>> read_ids(const std::string& path, uint32_t n_vocab)
   return ids;
 }
 
+// The pictures of the command line, encoded.
+Result<std::vector<Picture>> read_pictures(const Flags& flags, Engine& engine) {
+  std::vector<Picture> pictures;
+  for (const std::string& path : flags.image_paths) {
+    OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
+    auto picture =
+        engine.encode_picture({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    if (!picture.ok()) return picture.status().with_context(path);
+    std::fprintf(
+        stderr, "%s\n",
+        fmt::format("{}: {} x {} | {} views, {} image tokens | decoded in {}, encoded in {}", path,
+                    picture->width, picture->height, picture->views.size(), picture->n_image_tokens,
+                    format_seconds(picture->decode_seconds),
+                    format_seconds(picture->encode_seconds))
+            .c_str());
+    pictures.push_back(std::move(picture).value());
+  }
+  return pictures;
+}
+
 Status run(const Flags& flags) {
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
   const uint32_t n_vocab = engine->info().n_vocab;
@@ -62,6 +83,13 @@ Status run(const Flags& flags) {
   } else {
     OKIBI_ASSIGN_OR_RETURN(ids, engine->text().encode(flags.prompt, flags.parse_special));
     if (ids.empty()) return invalid_argument("the prompt has no tokens; expected some text");
+  }
+  Prompt prompt;
+  if (flags.image_paths.empty()) {
+    prompt.tokens = ids;
+  } else {
+    OKIBI_ASSIGN_OR_RETURN(const std::vector<Picture> pictures, read_pictures(flags, *engine));
+    OKIBI_ASSIGN_OR_RETURN(prompt, engine->place_pictures(ids, pictures));
   }
   OKIBI_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->new_session());
   OKIBI_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(flags.out_path, ids.size(), n_vocab));
@@ -76,7 +104,7 @@ Status run(const Flags& flags) {
   };
   append.on_logits = [&](size_t, std::span<const float> row) { writer.write_row(row); };
   const double start = seconds_now();
-  const Status status = session->append(ids, append);
+  const Status status = session->append(prompt, append);
   const double seconds = seconds_now() - start;
   progress.finish();
   OKIBI_RETURN_IF_ERROR(status);
@@ -104,6 +132,10 @@ void add_logits(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   input->add_option("-p,--prompt", flags->prompt, "text, encoded as it is")->type_name("TEXT");
   input->require_option(1);
+  command
+      ->add_option("--image", flags->image_paths,
+                   "PNG, JPEG or WebP; its rows take the image tokens of the prompt, in order")
+      ->type_name("FILE");
   command->add_flag("--special", flags->parse_special, "recognise control tokens in the text");
   command->add_option("--chunk", flags->chunk, "most tokens per step; changes no bit");
   command->add_option("--out", flags->out_path, "float32 (n_tokens, n_vocab), NumPy's .npy format")

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   okibi::apps::add_perplexity(app, &exit_code);
   okibi::apps::add_ask(app, &exit_code);
   okibi::apps::add_serve(app, &exit_code);
+  okibi::apps::add_calibrate(app, &exit_code);
   okibi::apps::add_inspect(app, &exit_code);
   okibi::apps::add_quantize(app, &exit_code);
   okibi::apps::add_synth(app, &exit_code);

@@ -24,7 +24,7 @@ namespace {
 struct Flags {
   EngineFlags engine;
   server::ServerOptions server;
-  std::string keys_path, name;
+  std::string keys_path, name, calibration_path;
   double drain_seconds = 30;
   bool quiet = false;
 };
@@ -64,8 +64,15 @@ Result<int> serve(Flags flags) {
   const sigset_t signals = block_signals();
   flags.engine.options.n_sessions = static_cast<uint32_t>(flags.server.n_workers);
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
-  const std::unique_ptr<server::Decider> decider = server::make_engine_decider(
-      engine, {.model_name = flags.name, .model_file_time = file_time(path)});
+  server::EngineDeciderOptions options{.model_name = flags.name,
+                                       .model_file_time = file_time(path)};
+  if (!flags.calibration_path.empty()) {
+    OKIBI_ASSIGN_OR_RETURN(const std::string text, read_text(flags.calibration_path));
+    auto calibration = parse_calibration(text);
+    if (!calibration.ok()) return calibration.status().with_context(flags.calibration_path);
+    options.calibration = *calibration;
+  }
+  const std::unique_ptr<server::Decider> decider = server::make_engine_decider(engine, options);
   if (!flags.quiet) flags.server.on_request = log_request;
   OKIBI_ASSIGN_OR_RETURN(const std::unique_ptr<server::Server> server,
                          server::Server::start(flags.server, *decider));
@@ -103,6 +110,8 @@ void add_serve(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0, 100000))
       ->capture_default_str();
   command->add_option("--name", flags->name, "the model's name in answers; default: the file's");
+  command->add_option("--calibration", flags->calibration_path, "temperatures made by calibrate")
+      ->type_name("FILE");
   command
       ->add_option("--drain", flags->drain_seconds,
                    "seconds that running requests have after SIGTERM")

@@ -62,7 +62,7 @@ std::string format_rate(double per_second) {
   return per_second < 100 ? fmt::format("{:.1f}", per_second) : fmt::format("{:.0f}", per_second);
 }
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_bytes(const std::string& path) {
   const bool is_stdin = path == "-";
   std::FILE* file = is_stdin ? stdin : std::fopen(path.c_str(), "rb");
   if (file == nullptr) {
@@ -76,6 +76,11 @@ Result<std::string> read_text(const std::string& path) {
   const int error = errno;
   if (!is_stdin) std::fclose(file);
   if (failed) return unavailable(fmt::format("{}: reading failed: {}", path, std::strerror(error)));
+  return bytes;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
   return tokenizer::replace_invalid_utf8(bytes);
 }
 

@@ -27,6 +27,8 @@ std::string format_rate(double per_second);  // "812", "43.7"
 
 // All of a file, or of standard input for "-". Broken UTF-8 becomes U+FFFD.
 Result<std::string> read_text(const std::string& path);
+// The same as it is, for files that hold no text.
+Result<std::string> read_bytes(const std::string& path);
 Status write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace okibi::apps

@@ -1,7 +1,8 @@
-// Times the products of the vector levels and checks them first: gemv against gemm and avx512
-// against amx to the bit, and both against a double product of the dequantised weights.
+// Times the products of the vector levels and checks them first: gemv against gemm and the
+// levels against each other to the bit, and both against a double product of the dequantised
+// weights.
 //   bench_linear [check] [roofs] [gemv] [gemm] [TYPE...] [level=NAME] [threads=N] [rows=M] [mib=N]
-//                [seconds=S]
+//                [n_in=N] [seconds=S]
 // Shares are of the roof measured in the same run, by the same number of threads.
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ struct Options {
   std::vector<int> types;
   std::string level;
   int threads = 1;
-  int64_t rows = 512, mib = 64;
+  int64_t rows = 512, mib = 64, n_in = 4096;
   double seconds = 0.6;  // per measurement
 };
 
@@ -42,6 +43,7 @@ std::vector<Level> make_levels(bool amx) {
   cpu::KernelTable table;
   cpu::reference::install(table);
   cpu::avx2::install(table);
+  levels.push_back({"avx2", table});
   cpu::avx512::install(table);
   levels.push_back({"avx512", table});
   if (amx) {
@@ -185,7 +187,7 @@ bool check_type(const std::vector<Level>& levels, int type) {
 
 void time_gemv(const Options& o, const Level& level, int type, const Roofs& roofs) {
   const cpu::LinearKernels& k = level.table.linear[type];
-  const int64_t n_in = 4096;
+  const int64_t n_in = o.n_in;
   const int64_t panel = k.panel_bytes(n_in);
   const int64_t n_out =
       std::max<int64_t>(1, (o.mib << 20) / panel / o.threads) * k.panel_rows * o.threads;
@@ -312,6 +314,8 @@ bool parse(int argc, char** argv, Options* o) {
       o->rows = std::atoi(arg.c_str() + 5);
     } else if (arg.starts_with("seconds=")) {
       o->seconds = std::atof(arg.c_str() + 8);
+    } else if (arg.starts_with("n_in=")) {
+      o->n_in = std::atoi(arg.c_str() + 5);
     } else if (arg.starts_with("mib=")) {
       o->mib = std::atoi(arg.c_str() + 4);
     } else if (const auto type = dtype_from_name(arg)) {

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "okibi/engine.h"
+#include "okibi/picture.h"
 #include "okibi/status.h"
 
 namespace okibi {
@@ -32,12 +34,41 @@ struct Question {
   std::vector<Option> options;  // noul: exactly two, "true" first
 };
 
+// The orders in which a question's options are shown; probabilities are averaged over them. Two: as
+// given and reversed. All: every rotation (of two options: both orders).
+enum class OptionOrder { kOff, kTwo, kAll };
+
+// Divides a question's label logits before the softmax; fitted per type on labelled questions.
+struct Calibration {
+  double noul = 1, choice = 1, score = 1;
+  std::string model;  // what it was fitted for, for people; empty: not said
+  double of(QuestionType type) const {
+    return type == QuestionType::kNoul ? noul : type == QuestionType::kChoice ? choice : score;
+  }
+};
+
 struct DecisionRequest {
   std::string state;
   std::vector<Question> questions;
-  bool want_outside_mass = false;             // needs the whole output product
+  bool want_outside_mass = false;  // needs the whole output product
+
+  // Pictures stand where their mark stands in state, instructions or descriptions. The marker is
+  // made by make_picture_marker(), so that nobody's text can hold it. Pictures without a mark
+  // anywhere stand before the state, in order.
+  std::vector<Picture> pictures;
+  std::string picture_marker;
+
+  OptionOrder order = OptionOrder::kOff;
+  std::optional<Calibration> calibration;
+  std::string scope;  // callers of different scopes share nothing that is kept
+  bool use_kept_answers = true;
   const std::atomic<bool>* cancel = nullptr;  // checked between steps
 };
+
+// A new one each time, 128 random bits.
+std::string make_picture_marker();
+// What stands for picture `index` in the texts of a request.
+std::string picture_mark(std::string_view marker, size_t index);
 
 struct Answer {
   std::string id;
@@ -47,8 +78,12 @@ struct Answer {
   double score = 0;                   // score: sum of index x probability; noul: P(true)
   double confidence = 0;              // TypeSafe's rule; not for noul
   double outside_mass = -1;           // share of the whole vocabulary outside the labels, if asked
-  uint32_t n_suffix_tokens = 0;
-  uint64_t label_logits_hash = 0;  // over the label logits' bits
+                                      // (largest over the orders)
+  double order_spread = 0;            // largest difference of a probability between orders
+  uint32_t n_suffix_tokens = 0;       // of all orders
+  bool is_calibrated = false;
+  bool was_kept = false;           // every order's logits were known: no inference
+  uint64_t label_logits_hash = 0;  // over the label logits' bits, order by order
 };
 
 struct DecisionTiming {
@@ -58,7 +93,8 @@ struct DecisionTiming {
 struct DecisionResult {
   std::vector<Answer> answers;  // in question order
   uint32_t n_prefix_tokens = 0;
-  uint32_t n_suffix_tokens = 0;  // of all questions together
+  uint32_t n_known_prefix_tokens = 0;  // of these, kept from an earlier request
+  uint32_t n_suffix_tokens = 0;        // of all questions together
   DecisionTiming timing;
 };
 
@@ -72,5 +108,10 @@ Result<DecisionResult> decide(Engine& engine, const DecisionRequest& request);
 // The response body: `model`, `answers`, `usage`, as the API has them.
 std::string answers_json(const DecisionRequest& request, const DecisionResult& result,
                          std::string_view model_name);
+
+// A calibration file: {"temperatures": {"noul": T, "choice": T, "score": T}, "model": "..."};
+// unknown members are skipped, a missing type has temperature 1.
+Result<Calibration> parse_calibration(std::string_view json);
+std::string calibration_json(const Calibration& calibration);
 
 }  // namespace okibi

@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "okibi/picture.h"
 #include "okibi/status.h"
 #include "okibi/text.h"
 
@@ -19,15 +21,33 @@ namespace okibi {
 
 class Session;
 class ExecTrace;
+namespace reuse {
+class AnswerCache;
+}
 namespace engine {
 class Scheduler;
 struct EngineAccess;
 }  // namespace engine
 
+// How often what decisions keep was of use.
+struct DecisionCacheStats {
+  struct Level {
+    uint64_t hits = 0, misses = 0, evictions = 0, entries = 0, bytes = 0;
+  };
+  Level states;   // the shared part of a request, prefilled
+  Level answers;  // label logits of one question
+};
+
 enum class KvCacheType { kF32, kF16, kQ8_0 };
 
 struct EngineOptions {
   std::string model_path;
+  std::string mmproj_path;         // the vision file beside the model; empty: no pictures
+  int64_t vision_cache_mib = 128;  // what may be kept of pictures, 0 (nothing) to 4096
+  // Decisions: states kept for the next request that begins alike, taken out of the K/V cache as
+  // far as nobody else needs it; label logits kept for identical questions. 0 (nothing) to 4096.
+  int64_t state_cache_mib = 256;
+  int64_t answer_cache_mib = 16;
   std::string cpu_level;    // "reference", "avx2", "avx512", "amx"; empty: the host's best
   int n_threads = 0;        // 0: one per core
   uint32_t n_ctx = 0;       // tokens a session may hold; 0: what the file says, as far as
@@ -84,6 +104,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // A new, empty sequence. Fails when no state slot is left.
   Result<std::unique_ptr<Session>> new_session();
 
+  // Pictures; all thread-safe. They fail in words when the engine has no vision file.
+  bool has_vision() const;
+  const VisionInfo& vision_info() const;  // all zero without vision
+  // A picture file's views and their rows, computed or as they are known.
+  Result<Picture> encode_picture(std::span<const uint8_t> file, const PictureOptions& options = {});
+  // A picture encoded before and still known in whole, by the SHA-256 of its file.
+  Result<Picture> find_picture(const std::string& sha256, const PictureOptions& options = {});
+  // The tokens with the pictures' rows, in order, at the image tokens among them.
+  Result<Prompt> place_pictures(std::vector<TokenId> tokens, std::span<const Picture> pictures);
+  VisionCacheStats vision_cache_stats() const;
+  DecisionCacheStats decision_cache_stats();
+  void clear_decision_caches();
+  void clear_vision_cache();
+
   const Text& text() const;
   const ModelInfo& info() const;
   const MemoryPlan& memory() const;
@@ -105,6 +139,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // For the layers above (decide/): the queue of the engine thread.
   engine::Scheduler& scheduler();
+  reuse::AnswerCache& answer_cache();
 
  private:
   struct State;

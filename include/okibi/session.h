@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "okibi/engine.h"
+#include "okibi/picture.h"
 #include "okibi/status.h"
 #include "okibi/text.h"
 
@@ -55,6 +56,8 @@ class Session {
   // cancelled) the session is as it was before, except that after a cancel the steps already done
   // stay and n_tokens() says how far it came.
   Status append(std::span<const TokenId> tokens, const AppendOptions& options = {});
+  // The same for tokens with rows of pictures among them.
+  Status append(const Prompt& prompt, const AppendOptions& options = {});
   // (n_vocab) logits of the last token; empty before the first append. Valid until the next call.
   std::span<const float> logits() const;
   uint64_t logits_hash() const;

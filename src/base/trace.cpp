@@ -14,6 +14,8 @@ std::string_view zone_name(Zone zone) {
       return "attend";
     case Zone::kEmbed:
       return "embed";
+    case Zone::kGelu:
+      return "gelu";
     case Zone::kKvAppend:
       return "kv_append";
     case Zone::kLinear:

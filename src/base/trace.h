@@ -13,6 +13,7 @@ namespace okibi {
 enum class Zone : uint8_t {
   kAttend,
   kEmbed,
+  kGelu,
   kKvAppend,
   kLinear,
   kNorm,

@@ -100,16 +100,15 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
   PackedWeight p;
   const int64_t panel_bytes = k->panel_bytes(source.n_in);
   p.n_panels = ceil_div(source.n_out, k->panel_rows);
-  OKIBI_RETURN_IF_ERROR(
-      grow(p.memory, packed_bytes(source.type, source.n_in, source.n_out), /*huge=*/true)
-          .with_context(source.name));
-  p.matrix = {p.memory.data(), source.n_in, source.n_out, panel_bytes, source.scale};
+  auto memory = weight_memory_.take(packed_bytes(source.type, source.n_in, source.n_out));
+  if (!memory.ok()) return memory.status().with_context(source.name);
+  uint8_t* panels = memory.value();
+  p.matrix = {panels, source.n_in, source.n_out, panel_bytes, source.scale};
   p.kernels = k;
   p.type = source.type;
   p.name = source.name;
   const auto file_row_bytes =
       static_cast<int64_t>(row_bytes(source.type, static_cast<uint64_t>(source.n_in)));
-  uint8_t* panels = p.memory.data();
   pool_.parallel_for(p.n_panels, ceil_div(1 << 20, panel_bytes), [&](int64_t b, int64_t e, int) {
     for (int64_t i = b; i < e; ++i) {
       const int64_t first = i * k->panel_rows;
@@ -172,10 +171,10 @@ Status CpuBackend::reserve_scratch() {
     const uint64_t n_bytes = static_cast<uint64_t>(
         std::max(tiles_bytes(ActivationFormat::kQ8B32, max_rows_, max_n_in_),
                  tiles_bytes(ActivationFormat::kQ8B256, max_rows_, max_n_in_)));
-    for (MappedBuffer& buffer : tiles_) OKIBI_RETURN_IF_ERROR(grow(buffer, n_bytes, false));
+    for (MappedBuffer& buffer : tiles_) OKIBI_RETURN_IF_ERROR(grow(buffer, n_bytes, true));
   }
   return grow(linear_scratch_,
-              linear_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + kReadPast, false);
+              linear_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + kReadPast, true);
 }
 
 const CpuBackend::PackedWeight& CpuBackend::weight(ops::Weight w) const {

@@ -11,6 +11,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel_table.h"
+#include "cpu/weight_arena.h"
 #include "ops/kv_layout.h"
 #include "ops/ops.h"
 #include "platform/file_map.h"
@@ -41,6 +42,7 @@ class CpuBackend final : public ops::Backend {
   ops::Rope add_rope(const ops::RopeConfig& config) override;
   Status set_kv(const ops::KvConfig& config) override;
   Status set_state(const ops::StateConfig& config) override;
+  Status set_view_attention(int64_t max_rows, int32_t n_heads, int32_t head_dim) override;
 
   void copy_page(ops::PageId src, ops::PageId dst, int32_t n_tokens) override;
   void discard_page(ops::PageId page) override;
@@ -69,9 +71,17 @@ class CpuBackend final : public ops::Backend {
   void gather_outputs(ops::Rows in, ops::Rows out) override;
   void logits(ops::Rows in, ops::Weight weight, ops::Rows out) override;
 
+  void put_embeddings(ops::Rows inout) override;
+  void add_bias(ops::Rows inout, ops::Vector bias) override;
+  void layer_norm(ops::Rows inout, ops::Vector bias, ops::Vector gamma, ops::Vector beta, float eps,
+                  ops::Rows out) override;
+  void gelu(ops::Rows inout, ops::Vector bias, ops::Gelu kind) override;
+  void attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
+                   ops::Rows out) override;
+  void join_rows(ops::Rows in, ops::Rows out) override;
+
  private:
   struct PackedWeight {
-    MappedBuffer memory;
     PackedMatrix matrix;
     const LinearKernels* kernels = nullptr;
     DType type = DType::kF32;
@@ -121,6 +131,7 @@ class CpuBackend final : public ops::Backend {
     int32_t label;
     uint32_t column;
   };
+  struct ViewTile;    // cpu_backend_vision.cpp
   struct AttendCall;  // what all units of one attend share; cpu_backend_attend.cpp
   class ZoneTimer;
 
@@ -158,6 +169,9 @@ class CpuBackend final : public ops::Backend {
                         int32_t first_query, float* records, int thread);
   void attend_whole(const AttendCall& call, const AttendUnit& unit, int thread);
   void attend_split(const AttendCall& call);
+  void attend_view_tile(const ViewTile& tile, int thread);
+  void attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpan& view, float scale,
+                           RowsBuffer& out);
 
   float* attend_scratch(int thread) {
     return reinterpret_cast<float*>(attend_scratch_.data() + thread * attend_scratch_stride_);
@@ -185,6 +199,7 @@ class CpuBackend final : public ops::Backend {
   const char* layer_kind_ = "";
   const ops::BatchPlan* plan_ = nullptr;
 
+  WeightArena weight_memory_;
   std::vector<PackedWeight> weights_;
   std::vector<std::vector<float>> vectors_;
   std::vector<RowsBuffer> rows_;
@@ -205,6 +220,12 @@ class CpuBackend final : public ops::Backend {
   uint64_t attend_scratch_stride_ = 0;
   MappedBuffer attend_scratch_, attend_records_;
   std::vector<AttendUnit> attend_units_;
+
+  // attend_view: the step's keys and values, head after head, and each thread's scratch.
+  int64_t view_max_rows_ = 0, view_heads_ = 0, view_head_dim_ = 0;
+  uint64_t view_scratch_stride_ = 0;
+  MappedBuffer view_keys_, view_values_, view_scratch_;
+  MappedBuffer view_packed_keys_, view_packed_values_;  // where the level rounds
 
   ops::StateConfig state_config_;
   uint64_t slot_floats_ = 0;  // rounded up so that slots begin on cache lines

@@ -193,6 +193,8 @@ struct RoofKernels {
   uint64_t (*read)(const uint8_t* data, uint64_t n) = nullptr;
 };
 
+struct ViewAttendKernels;  // cpu/view_attend.h
+
 constexpr int kMaxDTypes = 48;
 
 struct KernelTable {
@@ -215,6 +217,15 @@ struct KernelTable {
   // One row each; n any positive number.
   void (*rms_norm)(const float* x, const float* gamma, int64_t n, float eps, float* out) = nullptr;
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out) = nullptr;
+  // x += bias unless that is null, then out = (x - mean) / sqrt(variance + eps) * gamma + beta;
+  // both sums in 16 lanes and their tree. out may be x.
+  void (*layer_norm)(float* x, const float* bias, const float* gamma, const float* beta, int64_t n,
+                     float eps, float* out) = nullptr;
+  // x = gelu(x + bias).
+  void (*gelu_tanh)(float* x, const float* bias, int64_t n) = nullptr;
+  void (*gelu_erf)(float* x, const float* bias, int64_t n) = nullptr;
+  // For attend_view where factors may be rounded; null: the level has none.
+  const ViewAttendKernels* view_attend = nullptr;
   // Rotates n_heads heads in place. cos_sin: n_rot / 2 cosines, then n_rot / 2 sines.
   void (*rope_adjacent)(float* x, int32_t n_heads, int32_t head_dim, int32_t n_rot,
                         const float* cos_sin) = nullptr;

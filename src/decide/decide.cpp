@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "decide/json_value.h"
 #include "decide/question.h"
 #include "decide/readout.h"
+#include "reuse/prefix_cache.h"
+#include "reuse/vision_cache.h"
 
 namespace okibi::decision {
 
@@ -54,22 +59,78 @@ size_t n_forks_that_fit(const engine::Core& core, size_t n_prefix, size_t n_long
   return n;
 }
 
+void add_text(Sha256Stream* stream, std::string_view text) {
+  const uint64_t n = text.size();
+  stream->update({reinterpret_cast<const uint8_t*>(&n), sizeof n});
+  stream->update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+// What everything kept for decisions begins with.
+Sha256 space_of(const engine::Core& core, const std::string& scope) {
+  Sha256Stream stream;
+  add_text(&stream, scope);
+  add_text(&stream, core.numeric_identity());
+  return stream.finish();
+}
+
+std::vector<reuse::PlacedView> views_before(const Prompt& prompt, size_t n) {
+  std::vector<reuse::PlacedView> views;
+  for (const Prompt::Rows& r : prompt.rows) {
+    if (r.first < n)
+      views.push_back({static_cast<uint32_t>(r.first), r.rows->n_rows, r.rows->view});
+  }
+  return views;
+}
+
+template <typename T>
+void add_values(Sha256Stream* stream, std::span<const T> values) {
+  const uint64_t n = values.size();
+  stream->update({reinterpret_cast<const uint8_t*>(&n), sizeof n});
+  stream->update({reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+}
+
+// Of all that a prompt's label logits depend on.
+Sha256 answer_key(const Sha256& space, const AskedPrompt& asked) {
+  Sha256Stream stream;
+  stream.update(space);
+  add_values<TokenId>(&stream, asked.prompt.tokens);
+  add_values<TokenId>(&stream, asked.labels);
+  for (const Prompt::Rows& r : asked.prompt.rows) {
+    const uint64_t at[] = {r.first, r.rows->n_rows};
+    add_values<uint64_t>(&stream, at);
+    stream.update(r.rows->view);
+  }
+  return stream.finish();
+}
+
+// The rows of pictures for tokens [begin, end) of a prompt; empty when there are none.
+std::vector<const float*> embeddings_of(const Prompt& prompt, size_t begin, size_t end) {
+  std::vector<const float*> embeddings;
+  for (const Prompt::Rows& r : prompt.rows) {
+    const size_t first = std::max(begin, r.first);
+    const size_t last = std::min(end, r.first + r.rows->n_rows);
+    if (first >= last) continue;
+    embeddings.resize(end - begin, nullptr);
+    for (size_t i = first; i < last; ++i) {
+      embeddings[i - begin] = r.rows->row(static_cast<uint32_t>(i - r.first));
+    }
+  }
+  return embeddings;
+}
+
 class Runner {
  public:
-  Runner(engine::Scheduler& scheduler, const Prompts& prompts,
-         std::span<const std::vector<TokenId>> labels, const RunOptions& options)
+  Runner(engine::Scheduler& scheduler, const Prompts& prompts, const RunOptions& options)
       : scheduler_(scheduler),
         prompts_(prompts),
-        labels_(labels),
         options_(options),
+        space_(space_of(scheduler.facts(), options.scope)),
         prefix_owner_(scheduler) {
-    result_.outputs.resize(prompts.tokens.size());
-    for (size_t i = 0; i < prompts.tokens.size(); ++i) {
-      if (!prompts.tokens[i].empty()) waiting_.push_back(i);
-    }
+    result_.outputs.resize(prompts.asked.size());
   }
 
   Result<RunResult> run() && {
+    find_kept_answers();
     if (waiting_.empty()) return std::move(result_);
     OKIBI_RETURN_IF_ERROR(check_context());
     const double start = seconds_now();
@@ -78,13 +139,35 @@ class Runner {
     OKIBI_RETURN_IF_ERROR(run_suffixes());
     result_.prefix_ms = (middle - start) * 1e3;
     result_.suffix_ms = (seconds_now() - middle) * 1e3;
+    keep_answers();
     return std::move(result_);
   }
 
  private:
+  void find_kept_answers() {
+    for (size_t i = 0; i < prompts_.asked.size(); ++i) {
+      keys_.push_back(answer_key(space_, prompts_.asked[i]));
+      const auto kept =
+          options_.answers == nullptr ? std::nullopt : options_.answers->find(keys_[i]);
+      if (!kept || (options_.want_outside_mass && kept->outside_mass < 0)) {
+        waiting_.push_back(i);
+        continue;
+      }
+      result_.outputs[i] = {kept->labels, options_.want_outside_mass ? kept->outside_mass : -1,
+                            /*was_kept=*/true};
+    }
+  }
+
+  void keep_answers() {
+    for (size_t i = 0; options_.answers != nullptr && i < keys_.size(); ++i) {
+      const LabelLogits& out = result_.outputs[i];
+      if (!out.was_kept) options_.answers->keep(keys_[i], {out.labels, out.outside_mass});
+    }
+  }
+
   Status check_context() const {
     size_t longest = 0;
-    for (size_t i : waiting_) longest = std::max(longest, prompts_.tokens[i].size());
+    for (size_t i : waiting_) longest = std::max(longest, tokens(i).size());
     const size_t n_ctx = scheduler_.facts().sizes().n_ctx;
     if (longest <= n_ctx) return ok_status();
     return resource_exhausted(
@@ -95,17 +178,27 @@ class Runner {
   }
 
   Status run_prefix() {
-    scheduler_.call(
-        [this](engine::Core& core) { prefix_ = prefix_owner_.add(core.new_sequence()); });
-    if (prompts_.n_shared == 0) return ok_status();
-    const std::vector<TokenId>& any = prompts_.tokens[waiting_[0]];
+    const size_t n_shared = prompts_.n_shared;
+    const Prompt& any = prompts_.asked[waiting_[0]].prompt;
+    const std::vector<reuse::PlacedView> views = views_before(any, n_shared);
+    const std::span<const TokenId> shared(any.tokens.data(), n_shared);
+    scheduler_.call([&](engine::Core& core) {
+      std::optional<reuse::Sequence> known = core.prefixes().find(space_, shared, views);
+      prefix_ = prefix_owner_.add(known ? *std::move(known) : core.new_sequence());
+    });
+    result_.n_known_prefix = prefix_->n_tokens();
+    if (result_.n_known_prefix == n_shared) return ok_status();
     engine::Work work;
     work.sequence = prefix_;
-    work.tokens.assign(any.begin(), any.begin() + prompts_.n_shared);
+    work.tokens.assign(shared.begin() + static_cast<ptrdiff_t>(result_.n_known_prefix),
+                       shared.end());
+    work.embeddings = embeddings_of(any, result_.n_known_prefix, n_shared);
     work.priority = Priority::kDecision;
     work.no_output = true;
     work.cancel = options_.cancel;
-    return scheduler_.run(&work);
+    OKIBI_RETURN_IF_ERROR(scheduler_.run(&work));
+    scheduler_.call([&](engine::Core& core) { core.prefixes().keep(space_, *prefix_, views); });
+    return ok_status();
   }
 
   // Others may take the memory that was free when a wave was planned. Then the wave's unanswered
@@ -122,18 +215,20 @@ class Runner {
     return ok_status();
   }
 
-  // Runs up to *n_wave waiting questions and says how many it tried. The answered ones leave
+  // Runs up to *n_wave waiting prompts and says how many it tried. The answered ones leave
   // waiting_.
   Status run_wave(size_t* n_wave) {
     OwnedSequences forks(scheduler_);
     std::vector<std::unique_ptr<engine::Work>> works;
     size_t longest = 0;
     for (size_t i = 0; i < *n_wave; ++i) {
-      longest = std::max(longest, prompts_.tokens[waiting_[i]].size() - prompts_.n_shared);
+      longest = std::max(longest, tokens(waiting_[i]).size() - prompts_.n_shared);
     }
     scheduler_.call([&](engine::Core& core) {
-      const size_t n_fit = n_forks_that_fit(core, prompts_.n_shared, longest);
-      *n_wave = std::clamp<size_t>(n_fit, 1, *n_wave);
+      const auto fit = [&] { return n_forks_that_fit(core, prompts_.n_shared, longest); };
+      // A larger wave is worth more than what may be asked again; the prefix is held here.
+      while (fit() < *n_wave && core.prefixes().evict()) continue;
+      *n_wave = std::clamp<size_t>(fit(), 1, *n_wave);
       for (size_t i = 0; i < *n_wave; ++i) {
         works.push_back(make_work(waiting_[i], forks.add(prefix_->clone())));
       }
@@ -147,33 +242,38 @@ class Runner {
 
   std::unique_ptr<engine::Work> make_work(size_t i, reuse::Sequence* fork) {
     auto work = std::make_unique<engine::Work>();
-    const std::vector<TokenId>& tokens = prompts_.tokens[i];
+    const AskedPrompt& asked = prompts_.asked[i];
     work->sequence = fork;
-    work->tokens.assign(tokens.begin() + prompts_.n_shared, tokens.end());
+    work->tokens.assign(tokens(i).begin() + static_cast<ptrdiff_t>(prompts_.n_shared),
+                        tokens(i).end());
+    work->embeddings = embeddings_of(asked.prompt, prompts_.n_shared, tokens(i).size());
     work->priority = Priority::kDecision;
     work->cancel = options_.cancel;
     LabelLogits* out = &result_.outputs[i];
     if (!options_.want_outside_mass) {
-      work->labels = labels_[i];
+      work->labels = asked.labels;
       work->on_logits = [out](size_t, std::span<const float> logits) {
         out->labels.assign(logits.begin(), logits.end());
       };
       return work;
     }
-    work->on_logits = [out, labels = labels_[i]](size_t, std::span<const float> logits) {
+    work->on_logits = [out, &asked](size_t, std::span<const float> logits) {
       out->labels.clear();
-      for (TokenId id : labels) out->labels.push_back(logits[id]);
+      for (TokenId id : asked.labels) out->labels.push_back(logits[id]);
       out->outside_mass = outside_mass(out->labels, logits);
     };
     return work;
   }
 
+  const std::vector<TokenId>& tokens(size_t i) const { return prompts_.asked[i].prompt.tokens; }
+
   engine::Scheduler& scheduler_;
   const Prompts& prompts_;
-  std::span<const std::vector<TokenId>> labels_;
   const RunOptions& options_;
+  const Sha256 space_;
   OwnedSequences prefix_owner_;
   reuse::Sequence* prefix_ = nullptr;
+  std::vector<Sha256> keys_;     // of the prompts' answers
   std::vector<size_t> waiting_;  // prompts without an answer yet, in order
   RunResult result_;
 };
@@ -188,15 +288,80 @@ Status check_request(const DecisionRequest& request) {
     return invalid_argument(fmt::format("question {}: has {} options; a noul has 2, others 1 to {}",
                                         quote_for_message(question.id), n, kMaxOptions));
   }
+  for (double t : request.calibration
+                      ? std::vector{request.calibration->noul, request.calibration->choice,
+                                    request.calibration->score}
+                      : std::vector<double>{}) {
+    if (t > 0 && std::isfinite(t)) continue;
+    return invalid_argument(fmt::format("calibration: a temperature is {}, expected above 0", t));
+  }
   return ok_status();
 }
 
 }  // namespace
 
 Result<RunResult> run_prompts(engine::Scheduler& scheduler, const Prompts& prompts,
-                              std::span<const std::vector<TokenId>> labels,
                               const RunOptions& options) {
-  return Runner(scheduler, prompts, labels, options).run();
+  return Runner(scheduler, prompts, options).run();
+}
+
+// The outputs of a question's orders, beginning at *next, which moves past them.
+static Result<Answer> answer_of(const DecisionRequest& request, size_t question,
+                                const Prompts& prompts, const RunResult& run, size_t* next) {
+  std::vector<OrderedLogits> orders;
+  uint32_t n_suffix_tokens = 0;
+  double outside = -1;
+  bool was_kept = true;
+  for (; *next < prompts.asked.size() && prompts.asked[*next].question == question; ++*next) {
+    const AskedPrompt& asked = prompts.asked[*next];
+    orders.push_back({asked.order, run.outputs[*next].labels});
+    n_suffix_tokens += static_cast<uint32_t>(asked.prompt.tokens.size() - prompts.n_shared);
+    outside = std::max(outside, run.outputs[*next].outside_mass);
+    was_kept = was_kept && run.outputs[*next].was_kept;
+  }
+  const Question& asked = request.questions[question];
+  const double temperature = request.calibration ? request.calibration->of(asked.type) : 1;
+  OKIBI_ASSIGN_OR_RETURN(Answer answer, read_answer(asked, orders, temperature));
+  answer.outside_mass = outside;
+  answer.n_suffix_tokens = n_suffix_tokens;
+  answer.is_calibrated = request.calibration.has_value();
+  answer.was_kept = was_kept;
+  return answer;
+}
+
+static Result<DecisionResult> decide_marked(Engine& engine, const DecisionRequest& request) {
+  const double start = seconds_now();
+  OKIBI_ASSIGN_OR_RETURN(const Prompts prompts, make_prompts(&engine, engine.text(), request));
+  DecisionResult result;
+  result.timing.tokenize_ms = (seconds_now() - start) * 1e3;
+  OKIBI_ASSIGN_OR_RETURN(
+      const RunResult run,
+      run_prompts(engine.scheduler(), prompts,
+                  {.want_outside_mass = request.want_outside_mass,
+                   .scope = request.scope,
+                   .answers = request.use_kept_answers && engine.answer_cache().budget_bytes() > 0
+                                  ? &engine.answer_cache()
+                                  : nullptr,
+                   .cancel = request.cancel}));
+  result.n_prefix_tokens = static_cast<uint32_t>(prompts.n_shared);
+  result.n_known_prefix_tokens = static_cast<uint32_t>(run.n_known_prefix);
+  size_t next = 0;
+  bool all_kept = true;
+  for (size_t i = 0; i < request.questions.size(); ++i) {
+    if (is_settled(request.questions[i])) {
+      result.answers.push_back(settled_answer(request.questions[i]));
+      continue;
+    }
+    OKIBI_ASSIGN_OR_RETURN(Answer answer, answer_of(request, i, prompts, run, &next));
+    result.n_suffix_tokens += answer.n_suffix_tokens;
+    all_kept = all_kept && answer.was_kept;
+    result.answers.push_back(std::move(answer));
+  }
+  if (all_kept) result.n_known_prefix_tokens = result.n_prefix_tokens;
+  result.timing.prefix_ms = run.prefix_ms;
+  result.timing.suffix_ms = run.suffix_ms;
+  result.timing.total_ms = (seconds_now() - start) * 1e3;
+  return result;
 }
 
 }  // namespace okibi::decision
@@ -204,41 +369,13 @@ Result<RunResult> run_prompts(engine::Scheduler& scheduler, const Prompts& promp
 namespace okibi {
 
 Result<DecisionResult> decide(Engine& engine, const DecisionRequest& request) {
-  const double start = seconds_now();
   OKIBI_RETURN_IF_ERROR(decision::check_request(request));
-  OKIBI_ASSIGN_OR_RETURN(const decision::Prompts prompts,
-                         decision::make_prompts(engine.text(), request));
-  std::vector<std::vector<TokenId>> labels(request.questions.size());
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const Question& question = request.questions[i];
-    if (decision::is_settled(question)) continue;
-    OKIBI_ASSIGN_OR_RETURN(labels[i],
-                           decision::label_tokens(engine.text(), question.options.size()));
+  if (request.pictures.empty() || !request.picture_marker.empty()) {
+    return decision::decide_marked(engine, request);
   }
-  DecisionResult result;
-  result.timing.tokenize_ms = (seconds_now() - start) * 1e3;
-
-  OKIBI_ASSIGN_OR_RETURN(const decision::RunResult run,
-                         decision::run_prompts(engine.scheduler(), prompts, labels,
-                                               {.want_outside_mass = request.want_outside_mass,
-                                                .cancel = request.cancel}));
-  result.n_prefix_tokens = static_cast<uint32_t>(prompts.n_shared);
-  for (size_t i = 0; i < request.questions.size(); ++i) {
-    const Question& question = request.questions[i];
-    if (decision::is_settled(question)) {
-      result.answers.push_back(decision::settled_answer(question));
-      continue;
-    }
-    OKIBI_ASSIGN_OR_RETURN(Answer answer, decision::read_answer(question, run.outputs[i].labels));
-    answer.outside_mass = run.outputs[i].outside_mass;
-    answer.n_suffix_tokens = static_cast<uint32_t>(prompts.tokens[i].size() - prompts.n_shared);
-    result.n_suffix_tokens += answer.n_suffix_tokens;
-    result.answers.push_back(std::move(answer));
-  }
-  result.timing.prefix_ms = run.prefix_ms;
-  result.timing.suffix_ms = run.suffix_ms;
-  result.timing.total_ms = (seconds_now() - start) * 1e3;
-  return result;
+  DecisionRequest marked = request;
+  marked.picture_marker = make_picture_marker();
+  return decision::decide_marked(engine, marked);
 }
 
 }  // namespace okibi

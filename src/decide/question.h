@@ -12,8 +12,7 @@
 
 namespace okibi::decision {
 
-// Most options that one letter each can name.
-constexpr size_t kMaxOptions = 26;
+constexpr size_t kMaxOptions = 255;
 constexpr size_t kMaxLevels = 10;
 
 // A file of questions: the questions object itself, or an object with a member "questions" as the

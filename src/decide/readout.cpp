@@ -12,13 +12,13 @@
 
 namespace okibi::decision {
 
-std::vector<double> softmax(std::span<const float> logits) {
+std::vector<double> softmax(std::span<const float> logits, double temperature) {
   CHECK(!logits.empty(), "no logits");
   const double largest = *std::max_element(logits.begin(), logits.end());
   std::vector<double> out(logits.size());
   double sum = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    out[i] = std::exp(static_cast<double>(logits[i]) - largest);
+    out[i] = std::exp((static_cast<double>(logits[i]) - largest) / temperature);
     sum += out[i];
   }
   for (double& p : out) p /= sum;
@@ -89,20 +89,37 @@ Answer settled_answer(const Question& question) {
   return answer;
 }
 
-Result<Answer> read_answer(const Question& question, std::span<const float> label_logits) {
-  CHECK(label_logits.size() == question.options.size(), "%zu logits for %zu options",
-        label_logits.size(), question.options.size());
-  for (size_t i = 0; i < label_logits.size(); ++i) {
-    if (!std::isfinite(label_logits[i])) {
+Result<Answer> read_answer(const Question& question, std::span<const OrderedLogits> orders,
+                           double temperature) {
+  const size_t n = question.options.size();
+  CHECK(!orders.empty(), "a question in no order");
+  std::vector<double> mean(n), least(n, 1.0), most(n, 0.0);
+  std::vector<float> all_logits;
+  for (const OrderedLogits& one : orders) {
+    CHECK(one.logits.size() == n && one.order.size() == n, "%zu logits, %zu in order, %zu options",
+          one.logits.size(), one.order.size(), n);
+    for (size_t i = 0; i < n; ++i) {
+      if (std::isfinite(one.logits[i])) continue;
       return bad_data(
           fmt::format("question {}: the model's output for option {} is {}, not a "
                       "finite number",
-                      quote_for_message(question.id), i, label_logits[i]));
+                      quote_for_message(question.id), one.order[i], one.logits[i]));
     }
+    const std::vector<double> probabilities = softmax(one.logits, temperature);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t option = one.order[i];
+      mean[option] += probabilities[i] / static_cast<double>(orders.size());
+      least[option] = std::min(least[option], probabilities[i]);
+      most[option] = std::max(most[option], probabilities[i]);
+    }
+    all_logits.insert(all_logits.end(), one.logits.begin(), one.logits.end());
   }
   Answer answer{.id = question.id, .type = question.type};
-  fill_from_probabilities(softmax(label_logits), &answer);
-  answer.label_logits_hash = hash_floats(label_logits);
+  for (size_t i = 0; i < n; ++i) {
+    answer.order_spread = std::max(answer.order_spread, most[i] - least[i]);
+  }
+  fill_from_probabilities(std::move(mean), &answer);
+  answer.label_logits_hash = hash_floats(all_logits);
   return answer;
 }
 

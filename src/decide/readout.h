@@ -10,8 +10,8 @@
 
 namespace okibi::decision {
 
-// Sums to 1; the largest logit is taken off first, so nothing overflows.
-std::vector<double> softmax(std::span<const float> logits);
+// Of logits / temperature. Sums to 1; the largest logit is taken off first, so nothing overflows.
+std::vector<double> softmax(std::span<const float> logits, double temperature = 1);
 // log(sum(exp(logits))).
 double log_sum_exp(std::span<const float> logits);
 
@@ -26,8 +26,15 @@ void fill_from_probabilities(std::vector<double> probabilities, Answer* answer);
 
 // The answer to a question with one outcome.
 Answer settled_answer(const Question& question);
-// The answer from the logits of the labels, in option order. Fails when one is not a finite number.
-Result<Answer> read_answer(const Question& question, std::span<const float> label_logits);
+// The label logits of one order: logits[i] belongs to option order[i].
+struct OrderedLogits {
+  std::vector<size_t> order;
+  std::vector<float> logits;
+};
+// The answer from the label logits of every order the question was asked in: each order's logits
+// over the temperature to probabilities, these averaged. Fails when a logit is not a finite number.
+Result<Answer> read_answer(const Question& question, std::span<const OrderedLogits> orders,
+                           double temperature);
 // Probability of the whole vocabulary outside the labels.
 double outside_mass(std::span<const float> label_logits, std::span<const float> all_logits);
 

@@ -5,6 +5,17 @@
 #include "base/check.h"
 
 namespace okibi::engine {
+namespace {
+
+// Empty while no item had any; from the first on, one entry per row.
+void add_embeddings(const StepItem& item, size_t first_row, std::vector<const float*>& all) {
+  if (item.embeddings.empty() && all.empty()) return;
+  all.resize(first_row, nullptr);
+  all.insert(all.end(), item.embeddings.begin(), item.embeddings.end());
+  all.resize(first_row + item.tokens.size(), nullptr);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend,
                                            std::unique_ptr<model::Model> model,
@@ -28,18 +39,30 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
                   .slots = core->slots_.get(),
                   .has_state = facts.state_floats > 0,
                   .has_kv = !facts.kv_layers.empty()};
+  const uint64_t page_bytes = ops::kv_page_bytes({.layers = facts.kv_layers,
+                                                  .type = sizes.kv_type,
+                                                  .page_tokens = sizes.page_tokens,
+                                                  .max_pages = 1});
+  core->prefixes_ = std::make_unique<reuse::PrefixCache>(
+      sizes.state_cache_bytes,
+      reuse::PrefixCache::Costs{.page_bytes = facts.kv_layers.empty() ? 0 : page_bytes,
+                                .slot_bytes = facts.state_floats * sizeof(float),
+                                .page_tokens = static_cast<uint32_t>(sizes.page_tokens)});
   core->identity_ = core->backend_->numeric_identity();
   return core;
 }
 
-Status Core::prepare(reuse::Sequence& sequence, uint32_t n_more) const {
+Status Core::prepare(reuse::Sequence& sequence, uint32_t n_more) {
   const uint64_t n = uint64_t{sequence.n_tokens()} + n_more;
   if (n > sizes_.n_ctx) {
     return resource_exhausted(
         fmt::format("the context is full: {} tokens and {} more are over the limit of {}",
                     sequence.n_tokens(), n_more, sizes_.n_ctx));
   }
-  return sequence.prepare(n_more);
+  while (true) {
+    Status status = sequence.prepare(n_more);
+    if (status.code() != StatusCode::kResourceExhausted || !prefixes_->evict()) return status;
+  }
 }
 
 void Core::run_step(std::span<StepItem> items) {
@@ -50,6 +73,7 @@ void Core::run_step(std::span<StepItem> items) {
   output_rows_.clear();
   label_begin_.clear();
   spans_.clear();
+  embeddings_.clear();
   bool has_labels = false;
   for (const StepItem& item : items) {
     const uint32_t first_row = static_cast<uint32_t>(tokens_.size());
@@ -61,6 +85,7 @@ void Core::run_step(std::span<StepItem> items) {
       positions_.push_back(static_cast<int32_t>(n_past + i));
       row_sequence_.push_back(index);
     }
+    add_embeddings(item, first_row, embeddings_);
     for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
       output_rows_.push_back(first_row + output);
       label_begin_.push_back(static_cast<uint32_t>(labels_.size()));
@@ -83,7 +108,8 @@ void Core::run_step(std::span<StepItem> items) {
                             .sequences = spans_,
                             .output_rows = output_rows_,
                             .label_begin = label_begin_,
-                            .labels = labels_};
+                            .labels = labels_,
+                            .embeddings = embeddings_};
   backend_->begin_step(plan);
   model_->forward(*backend_, !output_rows_.empty());
   backend_->end_step();

@@ -15,6 +15,7 @@
 #include "okibi/status.h"
 #include "ops/ops.h"
 #include "reuse/page_pool.h"
+#include "reuse/prefix_cache.h"
 #include "reuse/sequence.h"
 #include "reuse/slot_pool.h"
 
@@ -24,6 +25,8 @@ namespace okibi::engine {
 struct StepItem {
   reuse::Sequence* sequence = nullptr;
   std::span<const TokenId> tokens;
+  // Empty, or beside `tokens`: rows instead of the tokens' embeddings where not null.
+  std::span<const float* const> embeddings;
   // Output rows wanted: the tokens from this index on (tokens.size(): none).
   uint32_t first_output = 0;
   // When not empty, every output of this item wants only these rows of the output matrix. In one
@@ -43,6 +46,7 @@ class Core {
     uint32_t n_slots = 0;
     int32_t page_tokens = 64;
     ops::KvType kv_type = ops::KvType::kF16;
+    uint64_t state_cache_bytes = 0;  // of kept prefixes
   };
 
   // The model's weights are already in the backend; this adds caches and activation buffers.
@@ -60,8 +64,11 @@ class Core {
   uint32_t n_free_pages() const { return pages_->n_free(); }
   uint32_t n_free_slots() const { return slots_->n_free(); }
 
-  // Checks that the context holds n_more tokens, then takes the memory (Sequence::prepare).
-  Status prepare(reuse::Sequence& sequence, uint32_t n_more) const;
+  reuse::PrefixCache& prefixes() { return *prefixes_; }
+
+  // Checks that the context holds n_more tokens, then takes the memory (Sequence::prepare); kept
+  // prefixes give way.
+  Status prepare(reuse::Sequence& sequence, uint32_t n_more);
   // Runs prepared items as one batch: at most max_batch_rows tokens and max_outputs outputs. Cannot
   // fail. Appends the tokens to their sequences.
   void run_step(std::span<StepItem> items);
@@ -75,12 +82,14 @@ class Core {
   std::unique_ptr<reuse::PagePool> pages_;
   std::unique_ptr<reuse::SlotPool> slots_;
   reuse::Pools pools_;
+  std::unique_ptr<reuse::PrefixCache> prefixes_;  // its sequences go before the pools
   std::string identity_;
 
   // The plan's arrays, kept so that a step allocates nothing once they have grown.
   std::vector<int32_t> tokens_, positions_, labels_;
   std::vector<uint32_t> row_sequence_, output_rows_, label_begin_;
   std::vector<ops::SequenceSpan> spans_;
+  std::vector<const float*> embeddings_;
 };
 
 }  // namespace okibi::engine

@@ -3,12 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "engine/engine_state.h"
 #include "engine/memory_plan.h"
 #include "engine/open_backend.h"
 #include "engine/open_engine.h"
 #include "engine/text_impl.h"
+#include "engine/vision_tokens.h"
 #include "gguf/reader.h"
+#include "model/file_identity.h"
 #include "model/registry.h"
 #include "model/vocabulary.h"
 #include "tokenizer/tokenizer.h"
@@ -16,14 +21,45 @@
 namespace okibi {
 namespace {
 
+constexpr int64_t kMaxCacheMib = 4096;
+
 struct Opened {
   gguf::File file;
+  std::optional<gguf::File> vision_file;
   std::unique_ptr<ops::Backend> backend;
   engine::SizedPlan sized;
 };
 
+// What the vision file will need, after checking it against the text model.
+Result<std::vector<MemoryPlan::Row>> plan_vision(const EngineOptions& options,
+                                                 const gguf::File& file,
+                                                 const ops::Backend& backend,
+                                                 const model::ModelFacts& facts) {
+  model::WeightLoader planner(file, backend, nullptr);
+  OKIBI_ASSIGN_OR_RETURN(
+      const std::unique_ptr<model::VisionEncoder> encoder,
+      model::VisionEncoder::load(planner, {.d_model = facts.d_model, .n_layers = facts.n_layers}));
+  const int64_t max_patches = encoder->hparams().max_view_patches();
+  return std::vector<MemoryPlan::Row>{
+      {"vision weights, packed", planner.packed_bytes()},
+      {fmt::format("vision activations, {} patches per step", max_patches),
+       encoder->activation_bytes(max_patches)},
+      {"vision cache", static_cast<uint64_t>(options.vision_cache_mib) << 20}};
+}
+
 // Everything that can be known and refused without loading a weight.
 Result<Opened> open_and_plan(const EngineOptions& options) {
+  for (const auto& [name, mib] : {std::pair{"state", options.state_cache_mib},
+                                  std::pair{"answer", options.answer_cache_mib}}) {
+    if (mib < 0 || mib > kMaxCacheMib) {
+      return invalid_argument(
+          fmt::format("{} cache of {} MiB: expected 0 (off) to {}", name, mib, kMaxCacheMib));
+    }
+  }
+  if (options.vision_cache_mib < 0 || options.vision_cache_mib > kMaxCacheMib) {
+    return invalid_argument(fmt::format("vision cache of {} MiB: expected 0 (off) to {}",
+                                        options.vision_cache_mib, kMaxCacheMib));
+  }
   OKIBI_ASSIGN_OR_RETURN(gguf::File file, gguf::File::open(options.model_path));
   OKIBI_ASSIGN_OR_RETURN(std::unique_ptr<ops::Backend> backend,
                          engine::open_backend({.cpu_level = options.cpu_level,
@@ -32,9 +68,49 @@ Result<Opened> open_and_plan(const EngineOptions& options) {
   model::WeightLoader planner(file, *backend, nullptr);
   auto model = model::load_model(planner);
   if (!model.ok()) return model.status().with_context(options.model_path);
-  OKIBI_ASSIGN_OR_RETURN(engine::SizedPlan sized,
-                         engine::plan_memory(options, **model, planner.packed_bytes()));
-  return Opened{std::move(file), std::move(backend), std::move(sized)};
+  std::optional<gguf::File> vision_file;
+  std::vector<MemoryPlan::Row> vision_rows;
+  if (!options.mmproj_path.empty()) {
+    OKIBI_ASSIGN_OR_RETURN(vision_file, gguf::File::open(options.mmproj_path));
+    auto rows = plan_vision(options, *vision_file, *backend, (*model)->facts());
+    if (!rows.ok()) return rows.status().with_context(options.mmproj_path);
+    vision_rows = std::move(rows).value();
+  }
+  OKIBI_ASSIGN_OR_RETURN(
+      engine::SizedPlan sized,
+      engine::plan_memory(options, **model, planner.packed_bytes(), vision_rows));
+  return Opened{std::move(file), std::move(vision_file), std::move(backend), std::move(sized)};
+}
+
+// Over all that a view's rows depend on besides its pixels.
+Sha256 vision_identity(const Opened& opened, std::string_view numeric_identity) {
+  Sha256Stream stream;
+  stream.update(model::file_identity(opened.file, /*with_data=*/false));
+  stream.update(model::file_identity(*opened.vision_file, /*with_data=*/true));
+  stream.update(
+      {reinterpret_cast<const uint8_t*>(numeric_identity.data()), numeric_identity.size()});
+  return stream.finish();
+}
+
+// The encoder, its memory and its tokens. The backend must not have begun a step.
+Result<std::unique_ptr<model::VisionEncoder>> load_vision(const Opened& opened,
+                                                          const model::ModelFacts& facts,
+                                                          VisionInfo* info,
+                                                          std::vector<std::string>* lines) {
+  model::WeightLoader loader(*opened.vision_file, *opened.backend, opened.backend.get());
+  OKIBI_ASSIGN_OR_RETURN(
+      std::unique_ptr<model::VisionEncoder> encoder,
+      model::VisionEncoder::load(loader, {.d_model = facts.d_model, .n_layers = facts.n_layers}));
+  const model::VisionHparams& h = encoder->hparams();
+  OKIBI_RETURN_IF_ERROR(encoder->add_activations(*opened.backend, h.max_view_patches()));
+  for (ops::Weight w : encoder->weights()) lines->push_back(opened.backend->describe_weight(w));
+  info->name = h.name;
+  info->n_parameters = encoder->n_parameters();
+  info->file_bytes = opened.vision_file->file_bytes();
+  info->n_layers = static_cast<uint32_t>(h.n_layers);
+  info->max_view_tokens = static_cast<uint32_t>(h.max_view_patches() / h.patches_per_token());
+  info->has_input_norm = h.has_input_norm;
+  return encoder;
 }
 
 ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
@@ -101,12 +177,31 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
   for (ops::Weight w : (*model)->facts().weights) {
     state->weight_lines.push_back(opened.backend->describe_weight(w));
   }
+  std::unique_ptr<model::VisionEncoder> encoder;
+  TokenId image_token = -1;
+  if (opened.vision_file.has_value()) {
+    auto loaded = load_vision(opened, (*model)->facts(), &state->vision_info, &state->weight_lines);
+    if (!loaded.ok()) return loaded.status().with_context(options.mmproj_path);
+    encoder = std::move(loaded).value();
+    auto found = find_vision_tokens(**tokenizer, encoder->hparams().views);
+    if (!found.ok()) return found.status().with_context(options.model_path);
+    image_token = *found;
+  }
   state->text = make_text(std::move(tokenizer).value(), options.chat_layout);
   OKIBI_ASSIGN_OR_RETURN(std::unique_ptr<engine::Core> core,
                          engine::Core::create(std::move(opened.backend), std::move(model).value(),
                                               opened.sized.sizes));
   state->identity = core->numeric_identity();
+  if (encoder != nullptr) {
+    const Sha256 identity = vision_identity(opened, state->identity);
+    state->vision_info.identity = to_hex(identity);
+    state->vision =
+        std::make_unique<engine::Vision>(std::move(encoder), identity, image_token,
+                                         static_cast<uint64_t>(options.vision_cache_mib) << 20);
+  }
   state->scheduler = std::make_unique<engine::Scheduler>(std::move(core));
+  state->answers =
+      std::make_unique<reuse::AnswerCache>(static_cast<uint64_t>(options.answer_cache_mib) << 20);
   state->options = std::move(options);
   return EngineAccess::make(std::move(state));
 }

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "engine/scheduler.h"
+#include "engine/vision.h"
 #include "okibi/engine.h"
+#include "reuse/answer_cache.h"
 
 namespace okibi {
 
@@ -18,7 +20,10 @@ struct Engine::State {
   int n_threads = 1;
   std::vector<std::string> weight_lines;
   std::unique_ptr<Text> text;
+  VisionInfo vision_info;
   std::unique_ptr<engine::Scheduler> scheduler;
+  std::unique_ptr<engine::Vision> vision;  // null without a vision file
+  std::unique_ptr<reuse::AnswerCache> answers;
 };
 
 namespace engine {

@@ -46,7 +46,8 @@ ops::KvType stored_type(KvCacheType type) {
 }  // namespace
 
 Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& model,
-                              uint64_t packed_weight_bytes) {
+                              uint64_t packed_weight_bytes,
+                              const std::vector<MemoryPlan::Row>& others) {
   const model::ModelFacts& facts = model.facts();
   SizedPlan result;
   Core::Sizes& sizes = result.sizes;
@@ -98,7 +99,8 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
   sizes.n_ctx = options.n_ctx;
   if (sizes.n_ctx == 0) {
     // As long as the model was made for, halved until the cache takes at most half of what is left.
-    const uint64_t fixed = packed_weight_bytes + state_bytes + activation_bytes;
+    uint64_t fixed = packed_weight_bytes + state_bytes + activation_bytes;
+    for (const MemoryPlan::Row& other : others) fixed += other.bytes;
     const uint64_t left = plan.available_bytes > fixed ? plan.available_bytes - fixed : 0;
     uint64_t n_ctx = static_cast<uint64_t>(facts.n_ctx_trained);
     while (n_ctx > 512 && pages_for(n_ctx) * page_bytes > left / 2) n_ctx /= 2;
@@ -110,6 +112,7 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
                                         sizes.n_ctx, options.n_sessions));
   }
   sizes.n_pages = facts.kv_layers.empty() ? 1 : static_cast<uint32_t>(n_pages);
+  sizes.state_cache_bytes = static_cast<uint64_t>(options.state_cache_mib) << 20;
 
   plan.n_ctx = sizes.n_ctx;
   plan.rows = {
@@ -120,6 +123,7 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
       {fmt::format("recurrent state, {} slots", sizes.n_slots), state_bytes},
       {fmt::format("activations, {} tokens per step", sizes.max_batch_rows), activation_bytes},
   };
+  plan.rows.insert(plan.rows.end(), others.begin(), others.end());
   for (const MemoryPlan::Row& r : plan.rows) plan.needed_bytes += r.bytes;
   return result;
 }

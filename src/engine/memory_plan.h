@@ -13,9 +13,11 @@ struct SizedPlan {
   Core::Sizes sizes;
 };
 
-// Chooses the sizes for `options` and counts their bytes. Fails only on options that make no sense;
+// Chooses the sizes for `options` and counts their bytes, those of `others` (the vision side) with
+// them. Fails only on options that make no sense;
 // whether it fits is for the caller to ask (MemoryPlan::fits).
 Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& model,
-                              uint64_t packed_weight_bytes);
+                              uint64_t packed_weight_bytes,
+                              const std::vector<MemoryPlan::Row>& others = {});
 
 }  // namespace okibi::engine

@@ -50,10 +50,19 @@ Status Scheduler::run(Work* work) {
 }
 
 void Scheduler::call(const std::function<void(Core&)>& fn) {
+  enqueue_and_wait(calls_, fn);
+}
+
+void Scheduler::call_between_steps(const std::function<void(Core&)>& fn) {
+  enqueue_and_wait(long_calls_, fn);
+}
+
+void Scheduler::enqueue_and_wait(std::deque<std::function<void(Core&)>>& queue,
+                                 const std::function<void(Core&)>& fn) {
   Event done;
   {
     std::lock_guard lock(mutex_);
-    calls_.push_back([&fn, &done](Core& core) {
+    queue.push_back([&fn, &done](Core& core) {
       fn(core);
       done.set();
     });
@@ -69,15 +78,19 @@ size_t Scheduler::n_incoming() {
 
 bool Scheduler::take_incoming() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock,
-             [this] { return stop_ || !calls_.empty() || !incoming_.empty() || !active_.empty(); });
-  while (!calls_.empty()) {
-    const std::function<void(Core&)> fn = std::move(calls_.front());
-    calls_.pop_front();
+  wake_.wait(lock, [this] {
+    return stop_ || !calls_.empty() || !long_calls_.empty() || !incoming_.empty() ||
+           !active_.empty();
+  });
+  const auto run_first = [&](std::deque<std::function<void(Core&)>>& queue) {
+    const std::function<void(Core&)> fn = std::move(queue.front());
+    queue.pop_front();
     lock.unlock();
     fn(*core_);
     lock.lock();
-  }
+  };
+  while (!calls_.empty()) run_first(calls_);
+  if (!long_calls_.empty()) run_first(long_calls_);
   for (Work* work : incoming_) {
     work->done = 0;
     work->is_prepared = false;
@@ -116,6 +129,9 @@ void Scheduler::add_to_step(Work* work) {
   StepItem& item = items_.emplace_back();
   item.sequence = work->sequence;
   item.tokens = std::span(work->tokens).subspan(work->done, n);
+  if (!work->embeddings.empty()) {
+    item.embeddings = std::span(work->embeddings).subspan(work->done, n);
+  }
   const size_t n_outputs = !has_output ? 0 : work->all_positions ? n : 1;
   item.first_output = static_cast<uint32_t>(n - n_outputs);
   item.labels = work->labels;

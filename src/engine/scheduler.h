@@ -46,6 +46,9 @@ class Event {
 struct Work {
   reuse::Sequence* sequence = nullptr;
   std::vector<TokenId> tokens;
+  // Empty, or beside `tokens`: rows that take the place of the token's embedding, or null. What
+  // they point to lives until `finished`.
+  std::vector<const float*> embeddings;
   Priority priority = Priority::kNormal;
   uint32_t max_chunk = 0;
   const std::atomic<bool>* cancel = nullptr;
@@ -82,6 +85,9 @@ class Scheduler {
   Status run(Work* work);
   // Runs fn(core) on the engine thread between steps and waits for it.
   void call(const std::function<void(Core&)>& fn);
+  // The same for work as long as a step (encoding a view): only one of these runs between two
+  // steps, in order of arrival, so that nobody's tokens wait for many.
+  void call_between_steps(const std::function<void(Core&)>& fn);
 
   // Works that the engine thread has not taken up yet; safe inside `call`.
   size_t n_incoming();
@@ -92,6 +98,8 @@ class Scheduler {
  private:
   void loop();
   bool take_incoming();  // false when the engine shuts down
+  void enqueue_and_wait(std::deque<std::function<void(Core&)>>& queue,
+                        const std::function<void(Core&)>& fn);
   void step();
   // Adds the next chunk of `work` to the step being assembled, if it fits.
   void add_to_step(Work* work);
@@ -100,7 +108,7 @@ class Scheduler {
   std::unique_ptr<Core> core_;
   std::mutex mutex_;  // guards the queues and stop_
   std::condition_variable wake_;
-  std::deque<std::function<void(Core&)>> calls_;
+  std::deque<std::function<void(Core&)>> calls_, long_calls_;
   std::vector<Work*> incoming_;
   bool stop_ = false;
   uint64_t next_arrival_ = 0;

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/hash.h"
 #include "engine/engine_state.h"
 #include "engine/scheduler.h"
+#include "reuse/vision_cache.h"
 
 namespace okibi {
 namespace {
@@ -17,11 +19,30 @@ namespace {
 constexpr size_t kCheckpointDistance = 256;
 constexpr size_t kMaxCheckpoints = 4;
 
+using PictureRows = std::vector<Prompt::Rows>;
+
+// Forgets the rows that begin at position n or later.
+void cut_rows(PictureRows& rows, size_t n) {
+  std::erase_if(rows, [n](const Prompt::Rows& r) { return r.first >= n; });
+}
+
+// Whether the first n positions hold the same pictures.
+bool have_same_rows(const PictureRows& a, const PictureRows& b, size_t n) {
+  size_t i = 0;
+  for (; i < a.size() && a[i].first < n; ++i) {
+    if (i >= b.size() || a[i].first != b[i].first || a[i].rows->view != b[i].rows->view) {
+      return false;
+    }
+  }
+  return i >= b.size() || b[i].first >= n;
+}
+
 }  // namespace
 
 struct Snapshot::State {
   std::shared_ptr<Engine> engine;
   std::optional<reuse::Sequence> sequence;
+  PictureRows rows;
   std::vector<float> logits;
   size_t n_tokens = 0;
 
@@ -42,6 +63,7 @@ struct Session::State {
   std::shared_ptr<Engine> engine;
   std::optional<reuse::Sequence> sequence;   // engine thread
   std::vector<reuse::Sequence> checkpoints;  // engine thread; ascending
+  PictureRows rows;                          // of tokens(), by absolute position; held for replays
   std::vector<float> logits;
   engine::Work work;
 
@@ -66,9 +88,25 @@ struct Session::State {
     checkpoints.push_back(sequence->clone());
   }
 
+  // The rows that stand at positions [first, first + n); none when no picture is there.
+  void list_embeddings(size_t first, size_t n, std::vector<const float*>* embeddings) const {
+    embeddings->clear();
+    for (const Prompt::Rows& r : rows) {
+      const size_t begin = std::max(first, r.first);
+      const size_t end = std::min(first + n, r.first + r.rows->n_rows);
+      if (begin >= end) continue;
+      embeddings->resize(n, nullptr);
+      for (size_t i = begin; i < end; ++i) {
+        (*embeddings)[i - first] = r.rows->row(static_cast<uint32_t>(i - r.first));
+      }
+    }
+  }
+
+  // Appends tokens, with the rows that `rows` has for their positions.
   Status run(std::span<const TokenId> tokens, const AppendOptions& options) {
     work.sequence = &*sequence;
     work.tokens.assign(tokens.begin(), tokens.end());
+    list_embeddings(sequence->n_tokens(), tokens.size(), &work.embeddings);
     work.priority = options.priority;
     work.max_chunk = options.max_chunk;
     work.cancel = options.cancel;
@@ -124,11 +162,36 @@ Status Session::append(std::span<const TokenId> tokens, const AppendOptions& opt
   return status;
 }
 
+Status Session::append(const Prompt& prompt, const AppendOptions& options) {
+  const engine::Vision* vision = state_->engine->state_->vision.get();
+  size_t end = 0;  // of the rows before
+  for (const Prompt::Rows& r : prompt.rows) {
+    if (r.rows == nullptr || vision == nullptr || r.rows->identity != vision->identity()) {
+      return invalid_argument("append: the prompt has a picture that another model encoded");
+    }
+    if (r.first < end || r.first + r.rows->n_rows > prompt.tokens.size()) {
+      return invalid_argument(
+          fmt::format("append: a picture's {} rows from position {} on do not fit behind {} and "
+                      "into {} tokens",
+                      r.rows->n_rows, r.first, end, prompt.tokens.size()));
+    }
+    end = r.first + r.rows->n_rows;
+  }
+  const size_t n_before = n_tokens();
+  for (const Prompt::Rows& r : prompt.rows) {
+    state_->rows.push_back({n_before + r.first, r.rows});
+  }
+  Status status = append(prompt.tokens, options);
+  if (!status.ok()) cut_rows(state_->rows, n_tokens());
+  return status;
+}
+
 Result<std::unique_ptr<Session>> Session::fork() {
   auto state = std::make_unique<State>();
   state->engine = state_->engine;
   state_->scheduler().call(
       [&](engine::Core&) { state->sequence.emplace(state_->sequence->clone()); });
+  state->rows = state_->rows;
   state->logits = state_->logits;
   return std::unique_ptr<Session>(new Session(std::move(state)));
 }
@@ -138,6 +201,7 @@ Result<Snapshot> Session::snapshot() {
   state->engine = state_->engine;
   state_->scheduler().call(
       [&](engine::Core&) { state->sequence.emplace(state_->sequence->clone()); });
+  state->rows = state_->rows;
   state->logits = state_->logits;
   state->n_tokens = n_tokens();
   Snapshot snapshot;
@@ -155,9 +219,11 @@ Status Session::restore(const Snapshot& snapshot) {
     std::erase_if(state_->checkpoints, [&](const reuse::Sequence& c) {
       const auto& now = state_->sequence->tokens();
       return c.n_tokens() > now.size() ||
-             !std::equal(c.tokens().begin(), c.tokens().end(), now.begin());
+             !std::equal(c.tokens().begin(), c.tokens().end(), now.begin()) ||
+             !have_same_rows(state_->rows, snapshot.state_->rows, c.n_tokens());
     });
   });
+  state_->rows = snapshot.state_->rows;
   state_->logits = snapshot.state_->logits;
   return ok_status();
 }
@@ -184,6 +250,7 @@ Status Session::truncate(size_t n_keep) {
       *state_->sequence = core.new_sequence();
     }
   });
+  cut_rows(state_->rows, n_keep);
   if (n_keep == 0) return ok_status();
   return state_->run(std::span(kept).subspan(n_tokens()), {});
 }

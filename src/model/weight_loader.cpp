@@ -33,23 +33,47 @@ Result<ops::Weight> WeightLoader::matrix(const std::string& name, int64_t n_in, 
     OKIBI_ASSIGN_OR_RETURN(std::vector<float> scales, floats(name + ".scale", 1));
     scale = scales[0];
   }
-  const uint64_t bytes = sizer_.packed_bytes(info->type, n_in, n_out);
+  return add(*info, n_in, n_out, scale);
+}
+
+Result<ops::Weight> WeightLoader::flat_matrix(const std::string& name, int64_t n_in,
+                                              int64_t n_out) {
+  const gguf::TensorInfo* info = file_.find_tensor(name + ".weight");
+  if (info == nullptr) return bad_data(fmt::format("the tensor {}.weight is missing", name));
+  const auto n = static_cast<uint64_t>(n_in) * static_cast<uint64_t>(n_out);
+  const uint64_t last = info->ne[static_cast<size_t>(info->n_dims > 0 ? info->n_dims - 1 : 0)];
+  if (info->n_elements() != n || last != static_cast<uint64_t>(n_out)) {
+    return bad_data(
+        fmt::format("{}.weight: expected {} values for each of {} outputs, the file has {}", name,
+                    n_in, n_out, gguf::shape_text(*info)));
+  }
+  const DTypeTraits& traits = traits_of(info->type);
+  if (!traits.is_weight || (traits.block_size > 1 && info->ne[0] != static_cast<uint64_t>(n_in))) {
+    return unsupported(
+        fmt::format("{}.weight: found {}, expected F32, F16 or BF16", name, name_of(info->type)));
+  }
+  return add(*info, n_in, n_out, 1.0f);
+}
+
+Result<ops::Weight> WeightLoader::add(const gguf::TensorInfo& info, int64_t n_in, int64_t n_out,
+                                      float scale) {
+  const uint64_t bytes = sizer_.packed_bytes(info.type, n_in, n_out);
   ops::Weight weight{.id = static_cast<int32_t>(weights_.size()), .n_in = n_in, .n_out = n_out};
   if (target_ != nullptr) {
-    auto added = target_->add_weight({.name = info->name,
-                                      .type = info->type,
+    auto added = target_->add_weight({.name = info.name,
+                                      .type = info.type,
                                       .n_in = n_in,
                                       .n_out = n_out,
-                                      .data = file_.data(*info).data(),
+                                      .data = file_.data(info).data(),
                                       .scale = scale});
-    if (!added.ok()) return added.status().with_context(info->name);
+    if (!added.ok()) return added.status().with_context(info.name);
     weight = *added;
-    file_.release(*info);
+    file_.release(info);
   }
   packed_bytes_ += bytes;
   weights_.push_back(weight);
   weight_bytes_.push_back(bytes);
-  count(*info);
+  count(info);
   return weight;
 }
 

@@ -24,6 +24,9 @@ class WeightLoader {
   // The matrix `name`.weight with rows of n_in values and n_out rows, of any weight type; its
   // ".scale" sibling, if there is one, is folded into the result.
   Result<ops::Weight> matrix(const std::string& name, int64_t n_in, int64_t n_out);
+  // The same for a matrix that the file keeps in more dimensions (patch kernels), of a type without
+  // blocks; the values of a row follow each other.
+  Result<ops::Weight> flat_matrix(const std::string& name, int64_t n_in, int64_t n_out);
   // The tensor `name` with n elements in total, as float32 (norms, convolution kernels).
   Result<ops::Vector> vector(const std::string& name, int64_t n);
   // Same, as plain numbers.
@@ -41,6 +44,7 @@ class WeightLoader {
 
  private:
   Result<const gguf::TensorInfo*> find(const std::string& name, int64_t ne0, int64_t rows) const;
+  Result<ops::Weight> add(const gguf::TensorInfo& info, int64_t n_in, int64_t n_out, float scale);
   void count(const gguf::TensorInfo& info);
 
   const gguf::File& file_;

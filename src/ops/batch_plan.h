@@ -31,11 +31,16 @@ struct BatchPlan {
   std::span<const int32_t> positions;         // (n_rows)
   std::span<const uint32_t> row_sequence;     // (n_rows) index into sequences
   std::span<const SequenceSpan> sequences;    // in row order, covering all rows
-  std::span<const uint32_t> output_rows;      // ascending rows whose logits are wanted
+  // Ascending rows whose logits are wanted; in a step of pictures the rows that join_rows joins, in
+  // its order.
+  std::span<const uint32_t> output_rows;
   // When not empty: output i wants only the rows labels[label_begin[i] .. label_begin[i + 1]) of
   // the output matrix. (n_outputs + 1) entries.
   std::span<const uint32_t> label_begin;
   std::span<const int32_t> labels;
+  // Empty, or (n_rows) pointers: where one is not null, the row enters the model as these d_model
+  // values (a projected picture row) and not as its token's row of the embedding table.
+  std::span<const float* const> embeddings;
 };
 
 }  // namespace okibi::ops

@@ -85,6 +85,18 @@ struct Rope {
   int32_t id = -1;
 };
 
+// Attention inside a view of a picture: every row sees all rows of its own sequence of the step.
+struct ViewAttention {
+  int32_t n_heads = 0;
+  float scale = 1.0f;
+  Vector q_bias, k_bias, v_bias;  // (n_heads * head_dim) each; added first
+  // Factors of products may be rounded to bfloat16, sums stay float32: for encoders whose weights
+  // are quantised, where that adds less error than their activations in 8 bits. A level without
+  // units for such products ignores it.
+  bool may_round = false;
+};
+enum class Gelu : uint8_t { kTanh, kErf };
+
 // One backend instance serves one engine and is used by its thread only.
 class Backend {
  public:
@@ -111,6 +123,8 @@ class Backend {
   // Once each, before the first step.
   virtual Status set_kv(const KvConfig& config) = 0;
   virtual Status set_state(const StateConfig& config) = 0;
+  // Memory for attend_view with up to max_rows rows of n_heads * head_dim values. Once.
+  virtual Status set_view_attention(int64_t max_rows, int32_t n_heads, int32_t head_dim) = 0;
 
   // Copies the first n_tokens positions of a page, for all layers.
   virtual void copy_page(PageId src, PageId dst, int32_t n_tokens) = 0;
@@ -166,6 +180,26 @@ class Backend {
   // the plan, out[i][j] = row labels[label_begin[i] + j] of weight times in[i], bit-equal to the
   // entry of the full product.
   virtual void logits(Rows in, Weight weight, Rows out) = 0;
+
+  // --- pictures -------------------------------------------------------------------------------
+  // inout[r] = the plan's embedding of row r, where it has one.  In place.
+  virtual void put_embeddings(Rows inout) = 0;
+  // inout[r] += bias.  In place.
+  virtual void add_bias(Rows inout, Vector bias) = 0;
+  // inout[r] += bias, where `bias` is valid; then with x = inout[r]
+  // out[r] = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * gamma + beta.  out may be inout.
+  virtual void layer_norm(Rows inout, Vector bias, Vector gamma, Vector beta, float eps,
+                          Rows out) = 0;
+  // inout[r] = gelu(inout[r] + bias): s (1 + tanh(sqrt(2 / pi) (s + 0.044715 s^3))) / 2 or
+  // s (1 + erf(s / sqrt(2))) / 2.  In place.
+  virtual void gelu(Rows inout, Vector bias, Gelu kind) = 0;
+  // out[r] = softmax((q[r] + q_bias) . (K + k_bias) * scale) (V + v_bias) over all rows of the
+  // row's own sequence, before and behind it. q, k, v, out (n, n_heads * head_dim), out being none
+  // of the others; q is used up.
+  virtual void attend_view(const ViewAttention& a, Rows q, Rows k, Rows v, Rows out) = 0;
+  // out[i] = in[output_rows[g i]], ..., in[output_rows[g i + g - 1]] one after another, with
+  // g = out.cols / in.cols.  out is not in; afterwards rows of `out` count n_outputs / g.
+  virtual void join_rows(Rows in, Rows out) = 0;
 };
 
 }  // namespace okibi::ops

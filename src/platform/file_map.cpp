@@ -15,6 +15,7 @@
 namespace okibi {
 namespace {
 
+constexpr uint64_t kHugePage = 2 << 20;
 constexpr uint64_t kPage = 4096;
 
 }  // namespace
@@ -77,11 +78,23 @@ void FileMap::prefetch(uint64_t offset, uint64_t n_bytes) const {
 Result<MappedBuffer> MappedBuffer::allocate(uint64_t n_bytes, bool huge) {
   MappedBuffer buffer;
   if (n_bytes == 0) return buffer;
-  void* p = ::mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE,
+  // A huge page needs its own alignment: mapped with room to spare, cut to size.
+  const uint64_t spare = huge && n_bytes >= kHugePage ? kHugePage : 0;
+  void* p = ::mmap(nullptr, n_bytes + spare, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) {
     return resource_exhausted("cannot map " + std::to_string(n_bytes) +
                               " bytes: " + std::strerror(errno));
+  }
+  if (spare != 0) {
+    auto* begin = static_cast<uint8_t*>(p);
+    const uint64_t before = (kHugePage - reinterpret_cast<uintptr_t>(p) % kHugePage) % kHugePage;
+    // The end of the mapping is on a page, n_bytes need not be.
+    const uint64_t used = before + (n_bytes + kPage - 1) / kPage * kPage;
+    const uint64_t mapped = (n_bytes + spare + kPage - 1) / kPage * kPage;
+    if (before > 0) ::munmap(begin, before);
+    if (mapped > used) ::munmap(begin + used, mapped - used);
+    p = begin + before;
   }
   if (huge) ::madvise(p, n_bytes, MADV_HUGEPAGE);
   buffer.data_ = static_cast<uint8_t*>(p);

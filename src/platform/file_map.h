@@ -36,7 +36,8 @@ class FileMap {
 class MappedBuffer {
  public:
   MappedBuffer() = default;
-  // `huge` asks for transparent huge pages, worth it for weights.
+  // Zeroed. `huge` asks for transparent huge pages, worth it for weights; the buffer then begins on
+  // one.
   static Result<MappedBuffer> allocate(uint64_t n_bytes, bool huge);
   MappedBuffer(MappedBuffer&& other) noexcept;
   MappedBuffer& operator=(MappedBuffer&& other) noexcept;

@@ -3,7 +3,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
+#include <span>
 #include <utility>
 
 #include "decide/question.h"
@@ -12,55 +14,121 @@ namespace okibi::server {
 
 namespace {
 
+ModelCard make_card(const Engine& engine, const EngineDeciderOptions& options) {
+  const ModelInfo& info = engine.info();
+  return {.name = options.model_name,
+          .description =
+              fmt::format("{} ({}), {} layers, {:.0f} M parameters.",
+                          info.name.empty() ? options.model_name : info.name, info.architecture,
+                          info.n_layers, static_cast<double>(info.n_parameters) / 1e6),
+          .release_date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                                      fmt::gmtime(static_cast<time_t>(options.model_file_time))),
+          .created = options.model_file_time,
+          .n_ctx = engine.n_ctx(),
+          .max_options = decision::kMaxOptions,
+          .max_levels = decision::kMaxLevels,
+          .has_vision = engine.has_vision()};
+}
+
+OptionOrder order_of(Order order) {
+  return order == Order::kTwo   ? OptionOrder::kTwo
+         : order == Order::kAll ? OptionOrder::kAll
+                                : OptionOrder::kOff;
+}
+
+// The wire's marks as the decision's: both stand for pictures in texts.
+std::string with_marks_of(std::string_view marker, std::string_view text) {
+  std::string out;
+  for (const Piece& piece : split_marks(text)) {
+    out += piece.image < 0 ? std::string(piece.text)
+                           : picture_mark(marker, static_cast<size_t>(piece.image));
+  }
+  return out;
+}
+
+DecisionRequest to_decision(const WireRequest& request, const JobOptions& options,
+                            const std::optional<Calibration>& calibration) {
+  DecisionRequest out{.state = request.state,
+                      .questions = request.questions,
+                      .want_outside_mass = options.want_detail,
+                      .order = order_of(options.order),
+                      .scope = options.scope,
+                      .cancel = options.cancel};
+  if (options.calibrate) out.calibration = calibration;
+  if (request.images.empty()) return out;
+  out.picture_marker = make_picture_marker();
+  const auto convert = [&](std::string* text) { *text = with_marks_of(out.picture_marker, *text); };
+  convert(&out.state);
+  for (Question& question : out.questions) {
+    convert(&question.id);
+    convert(&question.instructions);
+    for (Option& option : question.options) {
+      convert(&option.key);
+      convert(&option.description);
+      convert(&option.json);
+    }
+  }
+  return out;
+}
+
 class EngineDecider : public Decider {
  public:
-  EngineDecider(std::shared_ptr<Engine> engine, const EngineDeciderOptions& options)
-      : engine_(std::move(engine)) {
-    const ModelInfo& info = engine_->info();
-    card_ = {.name = options.model_name,
-             .description =
-                 fmt::format("{} ({}), {} layers, {:.0f} M parameters.",
-                             info.name.empty() ? options.model_name : info.name, info.architecture,
-                             info.n_layers, static_cast<double>(info.n_parameters) / 1e6),
-             .release_date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                                         fmt::gmtime(static_cast<time_t>(options.model_file_time))),
-             .created = options.model_file_time,
-             .n_ctx = engine_->n_ctx(),
-             .max_options = decision::kMaxOptions,
-             .max_levels = decision::kMaxLevels};
-  }
+  EngineDecider(std::shared_ptr<Engine> engine, EngineDeciderOptions options)
+      : engine_(std::move(engine)),
+        options_(std::move(options)),
+        card_(make_card(*engine_, options_)) {}
 
   const ModelCard& card() const override { return card_; }
 
   Result<Answers> decide(const WireRequest& request, const JobOptions& options) override {
-    if (!request.images.empty()) {
-      return unsupported(
-          fmt::format("{}: the model {} was loaded without a vision file, so it reads no pictures",
-                      request.images[0].where, card_.name));
+    Answers answers{.order = options.order};
+    DecisionRequest decision = to_decision(request, options, options_.calibration);
+    for (const WireImage& image : request.images) {
+      if (*options.cancel) return cancelled("the client has gone");
+      OKIBI_ASSIGN_OR_RETURN(Picture picture, look_at(image, options.scope, &answers));
+      decision.pictures.push_back(std::move(picture));
     }
-    if (options.order != Order::kOff) {
-      return unsupported("X-Okibi-Order: only off is available here");
+    OKIBI_ASSIGN_OR_RETURN(answers.result, okibi::decide(*engine_, decision));
+    const DecisionResult& result = answers.result;
+    answers.n_cached_tokens = result.n_known_prefix_tokens;
+    answers.n_cache_write_tokens = result.n_prefix_tokens - result.n_known_prefix_tokens;
+    answers.prefixes = {.hits = result.n_known_prefix_tokens > 0,
+                        .misses = result.n_known_prefix_tokens == 0};
+    for (const Answer& answer : result.answers) {
+      (answer.was_kept ? answers.answers.hits : answers.answers.misses) += 1;
+      answers.is_calibrated = answers.is_calibrated || answer.is_calibrated;
     }
-    const DecisionRequest decision{.state = request.state,
-                                   .questions = request.questions,
-                                   .want_outside_mass = options.want_detail,
-                                   .cancel = options.cancel};
-    OKIBI_ASSIGN_OR_RETURN(DecisionResult result, okibi::decide(*engine_, decision));
-    Answers answers;
-    answers.result = std::move(result);
     return answers;
   }
 
  private:
+  Result<Picture> look_at(const WireImage& image, const std::string& scope, Answers* answers) {
+    const PictureOptions options{.scope = scope};
+    Result<Picture> picture =
+        image.is_reference
+            ? engine_->find_picture(image.sha256, options)
+            : engine_->encode_picture(
+                  {reinterpret_cast<const uint8_t*>(image.bytes.data()), image.bytes.size()},
+                  options);
+    if (!picture.ok()) return picture.status().with_context(image.where);
+    (picture->file_was_known ? answers->files.hits : answers->files.misses) += 1;
+    answers->views.hits += picture->views_known;
+    answers->views.misses += picture->views_encoded;
+    answers->decode_ms += picture->decode_seconds * 1e3;
+    answers->encode_ms += picture->encode_seconds * 1e3;
+    return picture;
+  }
+
   std::shared_ptr<Engine> engine_;
-  ModelCard card_;
+  const EngineDeciderOptions options_;
+  const ModelCard card_;
 };
 
 }  // namespace
 
 std::unique_ptr<Decider> make_engine_decider(std::shared_ptr<Engine> engine,
-                                             const EngineDeciderOptions& options) {
-  return std::make_unique<EngineDecider>(std::move(engine), options);
+                                             EngineDeciderOptions options) {
+  return std::make_unique<EngineDecider>(std::move(engine), std::move(options));
 }
 
 }  // namespace okibi::server

@@ -1,7 +1,9 @@
-// The decider behind which an engine stands: requests become decisions, decisions become answers.
+// The decider behind which an engine stands: pictures are encoded or found, requests become
+// decisions, decisions become answers.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "okibi/engine.h"
@@ -10,11 +12,12 @@
 namespace okibi::server {
 
 struct EngineDeciderOptions {
-  std::string model_name;       // as answers have it
-  int64_t model_file_time = 0;  // seconds since 1970, for the list of models
+  std::string model_name;                  // as answers have it
+  int64_t model_file_time = 0;             // seconds since 1970, for the list of models
+  std::optional<Calibration> calibration;  // applied unless a request declines
 };
 
 std::unique_ptr<Decider> make_engine_decider(std::shared_ptr<Engine> engine,
-                                             const EngineDeciderOptions& options);
+                                             EngineDeciderOptions options);
 
 }  // namespace okibi::server

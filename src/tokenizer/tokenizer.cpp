@@ -101,6 +101,7 @@ Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(VocabularyData data, int normalize_nfc) {
+  CharTable::get();  // made here, 15 ms once per process, and not in the first request
   auto state = std::make_unique<State>();
   bool assumed_default = false;
   if (data.model == "gpt2") {

@@ -241,20 +241,31 @@ std::vector<double> Product::seen_activations() const {
   return x;
 }
 
-void Product::run(bool gemm, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
-                  int64_t row_end, std::vector<float>* out, bool accumulate) {
+cpu::ProductArgs Product::whole_args(float* out, int64_t out_stride) {
   cpu::ProductArgs args;
   args.w = {packed_.data(), matrix_->n_in, matrix_->n_out, panel_bytes_, scale_};
   args.a = a_;
+  args.panel_end = n_panels_;
+  args.row_end = n_rows_;
+  args.out = out;
+  args.out_stride = out_stride;
+  args.scratch = scratch_.data();
+  return args;
+}
+
+void Product::run(bool gemm, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
+                  int64_t row_end, std::vector<float>* out, bool accumulate) {
+  cpu::ProductArgs args = whole_args(out->data(), stride());
   args.panel_begin = panel_begin;
   args.panel_end = panel_end;
   args.row_begin = row_begin;
   args.row_end = row_end;
-  args.out = out->data();
-  args.out_stride = stride();
   args.accumulate = accumulate;
-  args.scratch = scratch_.data();
   (gemm ? kernels_.gemm : kernels_.gemv)(args);
+}
+
+void Product::run_whole(bool gemm, float* out, int64_t out_stride) {
+  (gemm ? kernels_.gemm : kernels_.gemv)(whole_args(out, out_stride));
 }
 
 std::vector<float> Product::whole(bool gemm) {

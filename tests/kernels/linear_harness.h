@@ -77,6 +77,8 @@ class Product {
   void run(bool gemm, int64_t panel_begin, int64_t panel_end, int64_t row_begin, int64_t row_end,
            std::vector<float>* out, bool accumulate = false);
   int64_t stride() const { return matrix_->n_out + 3; }
+  // All of it by one call, rows out_stride apart.
+  void run_whole(bool gemm, float* out, int64_t out_stride);
   // All of it by one call, without the stride: (n_rows, n_out).
   std::vector<float> whole(bool gemm);
   // Row `row` by itself, at index 0 of its own activation buffer.
@@ -85,6 +87,8 @@ class Product {
   const uint8_t* panel(int64_t i) const { return packed_.data() + i * panel_bytes_; }
 
  private:
+  cpu::ProductArgs whole_args(float* out, int64_t out_stride);
+
   const cpu::KernelTable* table_;
   cpu::LinearKernels kernels_;
   const Matrix* matrix_;

@@ -77,6 +77,26 @@ TEST_P(LinearOfType, IsNearTheExactProductAndKeepsItsBitsHoweverTheWorkIsCut) {
   }
 }
 
+// More rows than a strip of the cache-blocked kernels, results that go past the caches, and an odd
+// number of panels.
+TEST_P(LinearOfType, LargeProductsHaveTheBitsOfSmallOnes) {
+  const int64_t n_in = length_near(GetParam(), 512), n_out = 1040, n_rows = 550;
+  const Matrix m = random_matrix(GetParam(), n_in, n_out, Scales::kUsual, rng_);
+  const std::vector<float> x = random_activations(n_rows, n_in, true, rng_);
+  for (const KernelTable& table : host_tables()) {
+    const LinearKernels& k = kernels_of(table, GetParam(), Mode::kQuantised);
+    if (k.layout == std::string_view("file_rows")) continue;  // reference: one kernel for all
+    SCOPED_TRACE(table.level);
+    Product product(table, k, m, x, 0.3f);
+    Buffer<float> many(n_rows * n_out), few(n_rows * n_out);
+    product.run_whole(true, many.data(), n_out);
+    product.run_whole(false, few.data(), n_out);
+    EXPECT_EQ(compare_bits({many.data(), many.data() + many.size()},
+                           {few.data(), few.data() + few.size()}, "gemm and gemv"),
+              "");
+  }
+}
+
 TEST_P(LinearOfType, LosesNoMoreToEightBitActivationsThanRoundingExplains) {
   const int64_t n_in = 1024;
   const Matrix m = random_matrix(GetParam(), n_in, 24, Scales::kUsual, rng_);

@@ -44,15 +44,17 @@ def read_npy(path):
     return rows, cols, values
 
 
+def golden_tensor(name):
+    data = (GOLDEN / "lfm2vl-tiny/golden.safetensors").read_bytes()
+    (n_header,) = struct.unpack("<Q", data[:8])
+    begin, end = json.loads(data[8:8 + n_header])[name]["data_offsets"]
+    return array.array("f", data[8 + n_header + begin:8 + n_header + end])
+
+
 def golden_logits(index):
     """The reference's logits of text case `index`, and its tokens."""
-    folder = GOLDEN / "lfm2vl-tiny"
-    data = (folder / "golden.safetensors").read_bytes()
-    (n_header,) = struct.unpack("<Q", data[:8])
-    begin, end = json.loads(data[8:8 + n_header])[f"text{index}.logits"]["data_offsets"]
-    values = array.array("f", data[8 + n_header + begin:8 + n_header + end])
-    tokens = json.loads((folder / "golden.json").read_text())["text"]["cases"][index]["tokens"]
-    return tokens, values
+    golden = json.loads((GOLDEN / "lfm2vl-tiny/golden.json").read_text())
+    return golden["text"]["cases"][index]["tokens"], golden_tensor(f"text{index}.logits")
 
 
 class Commands(unittest.TestCase):
@@ -99,6 +101,41 @@ class Commands(unittest.TestCase):
                                 "--threads", str(threads), "--out", out)
             seen.add((pathlib.Path(out).read_bytes(), done.stderr.rsplit("|", 1)[1]))
         self.assertEqual(len(seen), 1)
+
+    def picture_flags(self, *files):
+        folder = GOLDEN / "lfm2vl-tiny"
+        flags = ["--mmproj", str(folder / "mmproj-lfm2vl-tiny-f32.gguf")]
+        for file in files:
+            flags += ["--image", str(folder / file)]
+        return flags
+
+    def test_pictures_take_the_image_tokens_of_a_prompt(self):
+        case = json.loads((GOLDEN / "lfm2vl-tiny/golden.json").read_text())["multi"][0]
+        golden = golden_tensor("multi0.last_logits")
+        ids, out = self.write("ids", " ".join(map(str, case["tokens"]))), self.path("multi.npy")
+        done = self.succeed("logits", "-m", model(), *self.picture_flags(*case["files"]), "--tokens",
+                            ids, "--kv", "f32", "--out", out)
+        self.assertIn("144 image tokens", done.stderr)
+        rows, cols, values = read_npy(out)
+        self.assertEqual((rows, cols), (len(case["tokens"]), len(golden)))
+        last = values[-cols:]
+        self.assertLess(max(abs(a - b) for a, b in zip(last, golden)), 1e-3)
+
+    def test_pictures_that_do_not_fit_the_prompt_are_refused_in_words(self):
+        ids, out = self.write("ids", "1 2 3"), self.path("none.npy")
+        done = okibi("logits", "-m", model(), *self.picture_flags("images/img2_64x64.png"), "--tokens",
+                     ids, "--out", out)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the prompt has 0 image tokens, the 1 pictures have 64 rows", done.stderr)
+        self.fail_with("no known picture format", "logits", "-m", model(),
+                       *self.picture_flags("config.json"), "--tokens", ids, "--out", out)
+        self.fail_with("without a vision file", "logits", "-m", model(), "--image",
+                       str(GOLDEN / "lfm2vl-tiny/images/img2_64x64.png"), "--tokens", ids, "--out",
+                       out)
+        self.fail_with("general.architecture", "logits", "-m", model(), "--mmproj", model(),
+                       "--tokens", ids, "--out", out)
+        self.fail_with("expected 0 (off) to 4096", "logits", "-m", model(), "--vision-cache", "5000",
+                       "--tokens", ids, "--out", out)
 
     def test_bad_token_files_are_refused_by_entry_and_leave_no_file(self):
         out = self.path("out.npy")

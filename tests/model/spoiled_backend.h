@@ -31,6 +31,9 @@ class ForwardingBackend : public ops::Backend {
   ops::Rope add_rope(const ops::RopeConfig& c) override { return inner_->add_rope(c); }
   Status set_kv(const ops::KvConfig& c) override { return inner_->set_kv(c); }
   Status set_state(const ops::StateConfig& c) override { return inner_->set_state(c); }
+  Status set_view_attention(int64_t n, int32_t n_heads, int32_t head_dim) override {
+    return inner_->set_view_attention(n, n_heads, head_dim);
+  }
   void copy_page(ops::PageId src, ops::PageId dst, int32_t n) override {
     inner_->copy_page(src, dst, n);
   }
@@ -79,6 +82,18 @@ class ForwardingBackend : public ops::Backend {
   }
   void gather_outputs(ops::Rows in, ops::Rows out) override { inner_->gather_outputs(in, out); }
   void logits(ops::Rows in, ops::Weight w, ops::Rows out) override { inner_->logits(in, w, out); }
+  void put_embeddings(ops::Rows x) override { inner_->put_embeddings(x); }
+  void add_bias(ops::Rows x, ops::Vector bias) override { inner_->add_bias(x, bias); }
+  void layer_norm(ops::Rows x, ops::Vector bias, ops::Vector g, ops::Vector beta, float eps,
+                  ops::Rows out) override {
+    inner_->layer_norm(x, bias, g, beta, eps, out);
+  }
+  void gelu(ops::Rows x, ops::Vector bias, ops::Gelu kind) override { inner_->gelu(x, bias, kind); }
+  void attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
+                   ops::Rows out) override {
+    inner_->attend_view(a, q, k, v, out);
+  }
+  void join_rows(ops::Rows in, ops::Rows out) override { inner_->join_rows(in, out); }
 
  protected:
   std::unique_ptr<ops::Backend> inner_;

@@ -7,6 +7,7 @@ namespace okibi::ops_test {
 
 constexpr double kRmsNorm = 1e-13;    // one sum of squares, a root, two products
 constexpr double kSiluMul = 1e-13;    // an exponential of 2 ulp, a quotient
+constexpr double kLayerNorm = 1e-13;  // two sums in 16 lanes, a root, a product and a sum
 constexpr double kRope = 1e-13;       // two products and a sum, cosines rounded once
 constexpr double kShortConv = 1e-13;  // n_taps products in order
 // Scores of up to 256 terms go through exp: an error of 1e-6 in a score is one of 1e-6 in a weight.
@@ -14,6 +15,8 @@ constexpr double kAttend = 1e-11;
 // Scores in the hundreds have absolute errors of 1e-4.
 constexpr double kAttendSharp = 1e-7;
 // The same against keys and values before they were stored: 11 bits of float16, 8 bits of q8_0.
+// Factors of 8 bits: 1e-3 in each of the dot's terms, so about 1e-2 in a score of such data.
+constexpr double kAttendRounded = 1e-4;
 constexpr double kAttendF16Stored = 1e-6;
 constexpr double kAttendQ8Stored = 5e-4;
 constexpr double kFloatProduct = 1e-11;  // a serial sum of n_in float32 products

@@ -63,7 +63,10 @@ DecisionRequest request_of(std::string state, std::string_view questions) {
 }
 
 std::string only_question(std::string_view questions) {
-  return question_text(request_of("", questions).questions[0]);
+  const Question question = request_of("", questions).questions[0];
+  const auto labels = choose_labels(ByteText(), question.options.size());
+  EXPECT_TRUE(labels.ok());
+  return question_text(question, orders_of(question, OptionOrder::kOff)[0], *labels);
 }
 
 TEST(Prompt, ChoiceListsQuotedKeysAndDescriptions) {
@@ -108,9 +111,9 @@ TEST(Prompt, IdIsShownOnlyWithoutInstructions) {
 TEST(Prompt, IsOneUserMessageWithTheStateFirst) {
   const ByteText text;
   const auto request = request_of("S", R"({"n": {"type": "noul", "instructions": "x"}})");
-  const auto prompts = make_prompts(text, request);
+  const auto prompts = make_prompts(nullptr, text, request);
   ASSERT_TRUE(prompts.ok());
-  EXPECT_EQ(text.decode(prompts->tokens[0], true),
+  EXPECT_EQ(text.decode(prompts->asked[0].prompt.tokens, true),
             "<user>State:\nS\n\nQuestion: x\n\nOptions:\nA: true\nB: false\n\n"
             "Answer with exactly one letter: A or B.<bot>");
 }
@@ -119,63 +122,97 @@ TEST(Prompt, TokensOfAQuestionDoNotDependOnItsNeighbours) {
   const ByteText text;
   const std::string q1 = R"("a": {"type": "noul", "instructions": "Is it one?"})";
   const std::string q2 = R"("b": {"type": "noul", "instructions": "Is it two?"})";
-  const auto both = make_prompts(text, request_of("state", "{" + q1 + "," + q2 + "}"));
-  const auto first = make_prompts(text, request_of("state", "{" + q1 + "}"));
-  const auto second = make_prompts(text, request_of("state", "{" + q2 + "}"));
+  const auto both = make_prompts(nullptr, text, request_of("state", "{" + q1 + "," + q2 + "}"));
+  const auto first = make_prompts(nullptr, text, request_of("state", "{" + q1 + "}"));
+  const auto second = make_prompts(nullptr, text, request_of("state", "{" + q2 + "}"));
   ASSERT_TRUE(both.ok() && first.ok() && second.ok());
-  EXPECT_EQ(both->tokens[0], first->tokens[0]);
-  EXPECT_EQ(both->tokens[1], second->tokens[0]);
-  // Together they share the question's beginning too; alone only the state counts, up to the token
-  // that merges across the border.
-  EXPECT_EQ(text.decode(std::span(both->tokens[0]).first(both->n_shared), true),
-            "<user>State:\nstate\n\nQuestion: Is it ");
-  EXPECT_EQ(text.decode(std::span(first->tokens[0]).first(first->n_shared), true),
+  EXPECT_EQ(both->asked[0].prompt.tokens, first->asked[0].prompt.tokens);
+  EXPECT_EQ(both->asked[1].prompt.tokens, second->asked[0].prompt.tokens);
+  // What is shared, and kept, is the state, up to the token that merges across the border; that the
+  // questions begin alike does not count.
+  EXPECT_EQ(both->n_shared, first->n_shared);
+  EXPECT_EQ(text.decode(std::span(first->asked[0].prompt.tokens).first(first->n_shared), true),
             "<user>State:\nstate");
 }
 
-TEST(Prompt, LeavesEveryQuestionATokenOfItsOwn) {
+TEST(Prompt, EqualQuestionsShareTheStateToo) {
   const ByteText text;
   const auto prompts =
-      make_prompts(text, request_of("s", R"({"a": {"type": "noul", "instructions": "x"},
+      make_prompts(nullptr, text, request_of("s", R"({"a": {"type": "noul", "instructions": "x"},
                                               "b": {"type": "noul", "instructions": "x"}})"));
   ASSERT_TRUE(prompts.ok());
-  EXPECT_EQ(prompts->tokens[0], prompts->tokens[1]);
-  EXPECT_EQ(prompts->n_shared, prompts->tokens[0].size() - 1);
+  EXPECT_EQ(prompts->asked[0].prompt.tokens, prompts->asked[1].prompt.tokens);
+  EXPECT_LT(prompts->n_shared, prompts->asked[0].prompt.tokens.size());
 }
 
 TEST(Prompt, QuestionsWithOneOutcomeHaveNone) {
   const ByteText text;
-  const auto prompts =
-      make_prompts(text, request_of("s", R"({"a": {"type": "choice", "criteria": {"x": null}},
+  const auto prompts = make_prompts(
+      nullptr, text, request_of("s", R"({"a": {"type": "choice", "criteria": {"x": null}},
                                               "b": {"type": "score", "criteria": ["x"]}})"));
   ASSERT_TRUE(prompts.ok());
-  EXPECT_TRUE(prompts->tokens[0].empty());
-  EXPECT_TRUE(prompts->tokens[1].empty());
+  EXPECT_TRUE(prompts->asked.empty());
   EXPECT_EQ(prompts->n_shared, 0u);
 }
 
 TEST(Prompt, ModelsWithoutChatLayoutAreRefusedInTheirWords) {
   ByteText text;
   text.has_layout = false;
-  const auto prompts =
-      make_prompts(text, request_of("s", R"({"door": {"type": "noul", "instructions": "x"}})"));
+  const auto prompts = make_prompts(
+      nullptr, text, request_of("s", R"({"door": {"type": "noul", "instructions": "x"}})"));
   ASSERT_FALSE(prompts.ok());
   EXPECT_NE(prompts.status().message().find("no chat layout"), std::string::npos);
 }
 
 TEST(Labels, AreTheLettersOwnTokens) {
   const ByteText text;
-  const auto labels = label_tokens(text, 26);
+  const auto labels = choose_labels(text, 26);
   ASSERT_TRUE(labels.ok());
-  EXPECT_EQ(labels->front(), 'A');
-  EXPECT_EQ(labels->back(), 'Z');
+  EXPECT_EQ(labels->front().id, 'A');
+  EXPECT_EQ(labels->back().id, 'Z');
+  EXPECT_EQ(labels->back().text, "Z");
+}
+
+// This vocabulary has one token per byte: after the letters only the ten digits are labels.
+TEST(Labels, BeyondTheLettersAreVerified) {
+  const ByteText text;
+  const auto labels = choose_labels(text, 36);
+  ASSERT_TRUE(labels.ok());
+  EXPECT_EQ((*labels)[26].text, "0");
+  EXPECT_EQ((*labels)[35].text, "9");
+  const auto more = choose_labels(text, 37);
+  ASSERT_FALSE(more.ok());
+  EXPECT_NE(more.status().message().find("36 labels"), std::string::npos);
+}
+
+TEST(Orders, AreAsGivenReversedAndRotated) {
+  Question question;
+  question.options.resize(3);
+  using Orders = std::vector<std::vector<size_t>>;
+  EXPECT_EQ(orders_of(question, OptionOrder::kOff), (Orders{{0, 1, 2}}));
+  EXPECT_EQ(orders_of(question, OptionOrder::kTwo), (Orders{{0, 1, 2}, {2, 1, 0}}));
+  EXPECT_EQ(orders_of(question, OptionOrder::kAll), (Orders{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}}));
+}
+
+TEST(Orders, ShowTheSameOptionsUnderOtherLabels) {
+  const ByteText text;
+  DecisionRequest request = request_of("s", R"({"a": {"type": "choice", "instructions": "x",
+                                 "criteria": {"one": null, "two": null}}})");
+  request.order = OptionOrder::kTwo;
+  const auto prompts = make_prompts(nullptr, text, request);
+  ASSERT_TRUE(prompts.ok());
+  ASSERT_EQ(prompts->asked.size(), 2u);
+  EXPECT_NE(text.decode(prompts->asked[0].prompt.tokens, true).find("A: \"one\"\nB: \"two\""),
+            std::string::npos);
+  EXPECT_NE(text.decode(prompts->asked[1].prompt.tokens, true).find("A: \"two\"\nB: \"one\""),
+            std::string::npos);
 }
 
 TEST(Labels, MissingLetterIsNamed) {
   ByteText text;
   text.has_letters = false;
-  EXPECT_TRUE(label_tokens(text, 2).ok());
-  const auto labels = label_tokens(text, 5);
+  EXPECT_TRUE(choose_labels(text, 2).ok());
+  const auto labels = choose_labels(text, 5);
   ASSERT_FALSE(labels.ok());
   EXPECT_NE(labels.status().message().find("\"C\""), std::string::npos);
 }

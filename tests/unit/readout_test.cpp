@@ -74,7 +74,7 @@ TEST(Readout, LogitsThatAreNoNumbersAreRefused) {
   const Question question = question_of(QuestionType::kChoice, 2);
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()}) {
-    const auto answer = read_answer(question, std::vector<float>{1, bad});
+    const auto answer = read_answer(question, std::vector<OrderedLogits>{{{0, 1}, {1, bad}}}, 1);
     ASSERT_FALSE(answer.ok());
     EXPECT_NE(answer.status().message().find("option 1"), std::string::npos);
   }
@@ -82,9 +82,10 @@ TEST(Readout, LogitsThatAreNoNumbersAreRefused) {
 
 TEST(Readout, HashSeesTheBitsOfTheLabelLogits) {
   const Question question = question_of(QuestionType::kNoul, 2);
-  const auto one = read_answer(question, std::vector<float>{1, 2});
-  const auto same = read_answer(question, std::vector<float>{1, 2});
-  const auto other = read_answer(question, std::vector<float>{1, std::nextafter(2.0f, 3.0f)});
+  const auto one = read_answer(question, std::vector<OrderedLogits>{{{0, 1}, {1, 2}}}, 1);
+  const auto same = read_answer(question, std::vector<OrderedLogits>{{{0, 1}, {1, 2}}}, 1);
+  const auto other = read_answer(
+      question, std::vector<OrderedLogits>{{{0, 1}, {1, std::nextafter(2.0f, 3.0f)}}}, 1);
   EXPECT_EQ(one->label_logits_hash, same->label_logits_hash);
   EXPECT_NE(one->label_logits_hash, other->label_logits_hash);
   EXPECT_NEAR(one->score, 1 / (1 + std::exp(1.0)), 1e-12);
@@ -139,6 +140,26 @@ TEST(AnswersJson, NumbersReadBackToTheSameBits) {
     EXPECT_TRUE(back.is_number_float()) << text;
     EXPECT_EQ(back.get<double>(), value) << text;
   }
+}
+
+TEST(Readout, OrdersAreAveragedInOptionOrder) {
+  const Question question{.id = "q", .type = QuestionType::kChoice, .options = {{"a"}, {"b"}}};
+  const float one = 1, zero = 0;
+  const auto answer = read_answer(
+      question, std::vector<OrderedLogits>{{{0, 1}, {one, zero}}, {{1, 0}, {one, zero}}}, 1);
+  ASSERT_TRUE(answer.ok());
+  // The letter A wins both times: a bias of order, not an answer.
+  EXPECT_NEAR(answer->probabilities[0], 0.5, 1e-12);
+  EXPECT_NEAR(answer->order_spread, 2 / (1 + std::exp(-1.0)) - 1, 1e-12);
+}
+
+TEST(Readout, TemperatureFlattens) {
+  const Question question{.id = "q", .type = QuestionType::kChoice, .options = {{"a"}, {"b"}}};
+  const auto answer =
+      read_answer(question, std::vector<OrderedLogits>{{{0, 1}, {2, 0}}}, /*temperature=*/2);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_NEAR(answer->probabilities[0], 1 / (1 + std::exp(-1.0)), 1e-12);
+  EXPECT_EQ(answer->order_spread, 0);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ class Lfm2 final : public Model {
   void forward(ops::Backend& b, bool with_outputs) const override {
     b.set_layer(-1, "embedding");
     b.embed(embedding_, act_.x);
+    b.put_embeddings(act_.x);
     for (size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       b.set_layer(static_cast<int32_t>(i), layer.is_attention ? "attention" : "short_conv");

@@ -1,5 +1,7 @@
-// gemm with the 32-value types by AMX. A tile product covers the 32 k of a block; its int32 sums go
-// through a ring in the first-level cache to AVX-512, which applies the scales block by block.
+// gemm with the 32-value types by AMX. A tile product covers the 32 k of a block (NVFP4: the 16 k
+// of half a block, which has a scale of its own; "block" below means what one scale covers); its
+// int32 sums go through a ring in the first-level cache to AVX-512, which applies the scales block
+// by block.
 //
 // Work goes in phases of up to four blocks for half a tile (16 rows) by two panels. While the tiles
 // of one phase compute, the phase before is brought to float, eight rows at a time, whose 16 sums
@@ -58,13 +60,14 @@ struct Stores {
 }
 
 // Product number kTile of every four: two blocks (one pair) by two panels.
-template <int kTile>
+template <int kTile, int kScales>
 [[gnu::always_inline]] inline void multiply(const Products& t, int pair, const int32_t* magic,
                                             Stores* stores) {
   const int block = 2 * pair + kTile / 2;
-  const uint8_t* codes = t.codes + 1024 * block;
+  const uint8_t* codes = t.codes + 1024 / kScales * block;
+  const uint8_t* rows = t.rows + 32 * kTileHeight * (block / kScales) + 16 * (block % kScales);
   if constexpr (kTile == 0) {
-    _tile_loadd(4, t.rows + 32 * kTileHeight * block, 32);
+    _tile_loadd(4, rows, 32);
     _tile_loadd(6, codes, 128);
     _tile_loadd(0, magic, 0);
     _tile_dpbssd(0, 4, 6);
@@ -73,7 +76,7 @@ template <int kTile>
     _tile_loadd(1, magic, 0);
     _tile_dpbssd(1, 4, 7);
   } else if constexpr (kTile == 2) {
-    _tile_loadd(5, t.rows + 32 * kTileHeight * block, 32);
+    _tile_loadd(5, rows, 32);
     _tile_loadd(6, codes, 128);
     _tile_loadd(2, magic, 0);
     _tile_dpbssd(2, 5, 6);
@@ -108,7 +111,7 @@ struct Pending {
 
 // Rows [first, first + 8) of a phase while their sums are in registers. Rows past its end have sums
 // and scales of no meaning that are never read.
-template <bool kHasMin, bool kConvert, int kPanels>
+template <class T, int kPanels>
 struct Group {
   const float* d;
   const float* dsums;
@@ -120,10 +123,9 @@ struct Group {
   [[gnu::always_inline]] inline void begin(const Pending& phase, int group) {
     first = phase.first + group;
     sums = phase.acc + 16 * first;
-    d = reinterpret_cast<const float*>(phase.record + kScalesAt) + kTileHeight * phase.block +
-        first;
-    dsums =
-        reinterpret_cast<const float*>(phase.record + kSumsAt) + kTileHeight * phase.block + first;
+    const int64_t at = kTileHeight * (phase.block / T::kScales) + first;
+    d = reinterpret_cast<const float*>(phase.record + kScalesAt) + at;
+    dsums = reinterpret_cast<const float*>(phase.record + kSumsAt) + at;
     c = (*phase.c)[0][0][group];
     const __mmask16 keep = phase.is_first ? __mmask16(0) : __mmask16(0xffff);
 #pragma GCC unroll 8
@@ -141,7 +143,7 @@ struct Group {
     for (int p = 0; p < kPanels; ++p) {
       scale[p] = _mm512_load_ps(s.chunk->scale[phase.block + b][p]);
       back[p] = _mm512_mul_ps(scale[p], _mm512_set1_ps(-kMagic));
-      if constexpr (kHasMin) minimum[p] = _mm512_load_ps(s.chunk->minimum[phase.block + b][p]);
+      if constexpr (T::kHasMin) minimum[p] = _mm512_load_ps(s.chunk->minimum[phase.block + b][p]);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kGroupRows; ++r) {
@@ -149,14 +151,16 @@ struct Group {
 #pragma GCC unroll 2
       for (int p = 0; p < kPanels; ++p) {
         const __m512i v = load_alone(c + kHalfRows * 16 * p + 16 * r);
-        acc[r][p] = _mm512_fmadd_ps(scaled<kConvert>(v, scale[p], back[p]), da, acc[r][p]);
-        if constexpr (kHasMin) {
+        acc[r][p] = _mm512_fmadd_ps(scaled<T::kConvert>(v, scale[p], back[p]), da, acc[r][p]);
+        if constexpr (T::kHasMin) {
           acc[r][p] = _mm512_fmadd_ps(minimum[p], broadcast(dsums + r), acc[r][p]);
         }
       }
     }
-    d += kTileHeight;
-    dsums += kTileHeight;
+    if ((b + 1) % T::kScales == 0) {
+      d += kTileHeight;
+      dsums += kTileHeight;
+    }
     c += 2 * kHalfRows * 16;
   }
 
@@ -179,34 +183,34 @@ struct Group {
 
 // The products of `next` interleaved with the float part of `before`; either may be empty. An odd
 // last block of `next` is computed with a neighbour that nobody reads.
-template <bool kHasMin, bool kConvert, int kPanels>
+template <class T, int kPanels>
 void run_phase(const Step& s, const int32_t* magic, const Products& next, const Pending& before,
                Stores* stores) {
 #pragma GCC unroll 2
   for (int g = 0; g < 2; ++g) {
     const bool has_rows = g * kGroupRows < before.n_rows, has_pair = 2 * g < next.n_blocks;
-    Group<kHasMin, kConvert, kPanels> group;
+    Group<T, kPanels> group;
     if (has_rows) group.begin(before, g * kGroupRows);
-    if (has_pair) multiply<0>(next, g, magic, stores);
+    if (has_pair) multiply<0, T::kScales>(next, g, magic, stores);
     if (has_rows) group.add(s, before, 0);
-    if (has_pair) multiply<1>(next, g, magic, stores);
+    if (has_pair) multiply<1, T::kScales>(next, g, magic, stores);
     if (has_rows && before.n_blocks > 1) group.add(s, before, 1);
-    if (has_pair) multiply<2>(next, g, magic, stores);
+    if (has_pair) multiply<2, T::kScales>(next, g, magic, stores);
     if (has_rows && before.n_blocks > 2) group.add(s, before, 2);
-    if (has_pair) multiply<3>(next, g, magic, stores);
+    if (has_pair) multiply<3, T::kScales>(next, g, magic, stores);
     if (has_rows && before.n_blocks > 3) group.add(s, before, 3);
     if (has_rows) group.end(s, before);
   }
 }
 
 // A chunk for all tiles of the step, half by half.
-template <bool kHasMin, bool kConvert, int kPanels>
+template <class T, int kPanels>
 void add_chunk(const Step& s) {
   TileChunk32* chunk = const_cast<TileChunk32*>(s.chunk);
-  const int n_blocks = static_cast<int>(min64(kChunkBlocks, s.k_left / 32));
+  const int n_blocks = T::kScales * static_cast<int>(min64(kChunkBlocks, s.k_left / 32));
   const int n_halves = s.height > kHalfRows ? 2 : 1;
   alignas(64) int32_t magic[16];
-  store(magic, _mm512_set1_epi32(kConvert ? 0 : kMagicBits));
+  store(magic, _mm512_set1_epi32(T::kConvert ? 0 : kMagicBits));
   settle_memory();
   Pending before;
   Stores stores;
@@ -219,9 +223,9 @@ void add_chunk(const Step& s) {
       const int first = half * kHalfRows;
       for (int block = 0; block < n_blocks; block += kPhaseBlocks, turn ^= 1) {
         const int n = n_blocks - block < kPhaseBlocks ? n_blocks - block : kPhaseBlocks;
-        const Products next = {record + 32 * (kTileHeight * block + first),
-                               chunk->codes + 1024 * block, n, &chunk->ring[turn]};
-        run_phase<kHasMin, kConvert, kPanels>(s, magic, next, before, &stores);
+        const Products next = {record + 32 * (kTileHeight * (block / T::kScales) + first),
+                               chunk->codes + 1024 / T::kScales * block, n, &chunk->ring[turn]};
+        run_phase<T, kPanels>(s, magic, next, before, &stores);
         before = {record,
                   s.acc + i * kTileSums,
                   s.row + i * s.height,
@@ -237,7 +241,7 @@ void add_chunk(const Step& s) {
   }
   store_tile(2, stores.before_last);
   store_tile(3, stores.last);
-  run_phase<kHasMin, kConvert, kPanels>(s, magic, {}, before, &stores);
+  run_phase<T, kPanels>(s, magic, {}, before, &stores);
 }
 
 int64_t scratch_bytes(int64_t n_in) {
@@ -250,8 +254,8 @@ void gemm(const ProductArgs& args) {
   const int64_t half_rows = min64(height, kHalfRows);
   Config config;
   for (int tile = 0; tile < 4; ++tile) config.set(tile, half_rows, 64);
-  for (int tile = 4; tile < 6; ++tile) config.set(tile, half_rows, 32);
-  for (int tile = 6; tile < 8; ++tile) config.set(tile, 8, 64);
+  for (int tile = 4; tile < 6; ++tile) config.set(tile, half_rows, 32 / T::kScales);
+  for (int tile = 6; tile < 8; ++tile) config.set(tile, 8 / T::kScales, 64);
   load_config(config);
   const int64_t n_in = args.w.n_in;
   const auto unpack = [&args, n_in](int64_t c, int64_t panel, int p, TileChunk32* chunk) {
@@ -268,9 +272,9 @@ void gemm(const ProductArgs& args) {
   };
   walk_tiles<TileChunk32>(args, ActivationFormat::kQ8B32, unpack, bytes, [](const Step& s) {
     if (s.n_panels == 2) {
-      add_chunk<T::kHasMin, T::kConvert, 2>(s);
+      add_chunk<T, 2>(s);
     } else {
-      add_chunk<T::kHasMin, T::kConvert, 1>(s);
+      add_chunk<T, 1>(s);
     }
   });
   _tile_release();
@@ -298,6 +302,8 @@ void install_q8b32(KernelTable& table) {
   improve<Q2_0>(t[weight::kQ2_0], "amx.gemm_q2_0");
   improve<Q1_0>(t[weight::kQ1_0], "amx.gemm_q1_0");
   improve<IQ4_NL>(t[weight::kIQ4_NL], "amx.gemm_iq4_nl");
+  improve<NVFP4>(t[weight::kNVFP4], "amx.gemm_nvfp4");
+  t[weight::kNVFP4].gemm_min_rows = kGemvRows + 1;
 }
 
 }  // namespace amx

@@ -11,6 +11,7 @@ void install(KernelTable& table) {
   install_roofs(table);
   install_linear(table);
   install_elementwise(table);
+  install_vision(table);
   install_rope(table);
   install_short_conv(table);
   install_kv_store(table);

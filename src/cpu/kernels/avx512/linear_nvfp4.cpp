@@ -16,10 +16,7 @@ constexpr int64_t kPrefetchBytes = 4096;
 constexpr int64_t kFileBytes = 36;  // of 64 values: four scale bytes, 32 bytes of codes
 
 int64_t units_at(int64_t n_in) {
-  return round_up(n_in, 64);  // 32 bytes of scales a block
-}
-int64_t panel_bytes(int64_t n_in) {
-  return units_at(n_in) + n_in / 64 * Q4_0::kUnitBytes;
+  return units_offset<NVFP4>(n_in);
 }
 int64_t scratch_bytes(int64_t n_in) {
   return kRowsAtOnce * round_up(n_in / 16, 16) * 4;
@@ -58,19 +55,6 @@ void unpack(const uint8_t* panel, int64_t n_in, int32_t row, uint8_t* file_row) 
       block[byte_of(i)] |= static_cast<uint8_t>(code << shift_of(i));
     }
   }
-}
-
-// 16 unsigned E4M3 bytes, halved since the FP4 table is doubled; the format's NaN counts as zero.
-__m512 scales_of(const uint8_t* p) {
-  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m512i code = _mm512_and_si512(bytes, _mm512_set1_epi32(0x7f));
-  const __m512i normal =
-      _mm512_add_epi32(_mm512_slli_epi32(code, 20), _mm512_set1_epi32(119 << 23));
-  const __m512 small = _mm512_mul_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(0x1p-10f));
-  const __mmask16 is_small = _mm512_cmplt_epi32_mask(code, _mm512_set1_epi32(8));
-  const __mmask16 is_number = _mm512_cmpneq_epi32_mask(code, _mm512_set1_epi32(0x7f));
-  return _mm512_maskz_mov_ps(is_number,
-                             _mm512_mask_mov_ps(_mm512_castsi512_ps(normal), is_small, small));
 }
 
 // kMagicBits - 12 * (sum of 16 activations), for each 16 of n rows.
@@ -115,7 +99,7 @@ template <int kRows, int kHalf>
       v[r] = _mm512_dpbusd_epi32(v[r], w, broadcast32(a.q + r * a.q_stride + 32 * b + 4 * j));
     }
   }
-  const __m512 scale = scales_of(scales + 16 * kHalf);
+  const __m512 scale = NVFP4::scale(scales + 16 * kHalf);
   const __m512 back = _mm512_mul_ps(scale, _mm512_set1_ps(-kMagic));
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
@@ -177,7 +161,7 @@ void install_nvfp4(KernelTable& table) {
   k.layout = "nvfp4_x16";
   k.panel_rows = kPanelRows;
   k.activation = ActivationFormat::kQ8B32;
-  k.panel_bytes = panel_bytes;
+  k.panel_bytes = panel_bytes32<NVFP4>;
   k.scratch_bytes = scratch_bytes;
   k.pack = pack;
   k.unpack = unpack;

@@ -6,6 +6,7 @@
 namespace okibi::cpu::avx512 {
 
 void install_elementwise(KernelTable& table);  // rms_norm, silu_mul
+void install_vision(KernelTable& table);       // layer_norm, gelu
 void install_rope(KernelTable& table);
 void install_short_conv(KernelTable& table);
 void install_kv_store(KernelTable& table);

@@ -15,10 +15,11 @@ namespace x16 {
 
 constexpr int kChunkBlocks = 8;
 
-// A chunk of two panels. codes: vector j of block b of panel p at ((8b + j) * 2 + p) * 64.
+// A chunk of two panels. codes: vector j of block b of panel p at ((8b + j) * 2 + p) * 64. Scale s
+// of block b is number kScales * b + s.
 struct Chunk32 {
   alignas(64) uint8_t codes[kChunkBlocks * 16 * 64];
-  alignas(64) float scale[kChunkBlocks][2][16];
+  alignas(64) float scale[2 * kChunkBlocks][2][16];
   float minimum[kChunkBlocks][2][16];
 };
 
@@ -148,7 +149,10 @@ void unpack_chunk32(const uint8_t* panel, int64_t n_in, int64_t block, int n, in
       for (int j = 0; j < 8; ++j) store(to + 128 * j, _mm512_sub_epi8(T::code(unit, 1, j), offset));
     }
     const uint8_t* scales = scales_at<T>(panel, block + b);
-    _mm512_store_ps(chunk->scale[b][p], T::scale(scales));
+#pragma GCC unroll 2
+    for (int i = 0; i < T::kScales; ++i) {
+      _mm512_store_ps(chunk->scale[T::kScales * b + i][p], T::scale(scales + 16 * i));
+    }
     if (T::kHasMin) _mm512_store_ps(chunk->minimum[b][p], load_f16(scales + 32));
   }
 }

@@ -63,6 +63,16 @@ struct RowScales {
   int16_t min[16];
 };
 
+inline void store_scales(__m256i words, int16_t* scale) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(scale), words);
+}
+// 2s + 1 twice for each of eight scales in 32-bit lanes: a scale of 32 values counts for two
+// groups.
+inline void odd_pairs(__m256i s, int16_t* scale) {
+  const __m256i both = _mm256_or_si256(s, _mm256_slli_epi32(s, 16));
+  store_scales(_mm256_add_epi16(_mm256_add_epi16(both, both), _mm256_set1_epi16(1)), scale);
+}
+
 // 2s + 1 for 16 scales of four bits, two a byte.
 inline void odd_nibbles16(const uint8_t* p, int16_t* scale) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
@@ -70,8 +80,7 @@ inline void odd_nibbles16(const uint8_t* p, int16_t* scale) {
   const __m128i nibbles =
       _mm_unpacklo_epi8(_mm_and_si128(bytes, mask), _mm_and_si128(_mm_srli_epi16(bytes, 4), mask));
   const __m256i s = _mm256_cvtepu8_epi16(nibbles);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(scale),
-                      _mm256_add_epi16(_mm256_add_epi16(s, s), _mm256_set1_epi16(1)));
+  store_scales(_mm256_add_epi16(_mm256_add_epi16(s, s), _mm256_set1_epi16(1)), scale);
 }
 
 // ---- types: decode(b, t) gives 64 codes; value 64t + c, or with kSplit value 32t + c of either
@@ -92,9 +101,8 @@ struct Q2_K {
   static void scales(const uint8_t* b, RowScales* s) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b));
     const __m256i words = _mm256_cvtepu8_epi16(bytes);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(s->scale),
-                        _mm256_and_si256(words, _mm256_set1_epi16(15)));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(s->min), _mm256_srli_epi16(words, 4));
+    store_scales(_mm256_and_si256(words, _mm256_set1_epi16(15)), s->scale);
+    store_scales(_mm256_srli_epi16(words, 4), s->min);
   }
 };
 
@@ -112,12 +120,16 @@ struct Q3_K {
     return and_or(kept, _mm512_set1_epi8(4), two_bits(b + 32, k));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    const uint8_t* p = b + 96;
-    for (int g = 0; g < 16; ++g) {
-      const int low = g < 8 ? p[g] & 15 : p[g - 8] >> 4;
-      const int high = (p[8 + (g & 3)] >> (2 * (g >> 2))) & 3;
-      s->scale[g] = static_cast<int16_t>((low | high << 4) - 32);
-    }
+    // Byte g: low nibbles of the first eight bytes, then their high ones; two bits at 2 (g / 4) of
+    // byte 8 + g % 4 above them.
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(b + 96));
+    const __m128i nibbles =
+        _mm_and_si128(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
+    const __m128i fields = _mm_srlv_epi32(_mm_set1_epi32(static_cast<int>(read_u32(b + 104))),
+                                          _mm_setr_epi32(0, 2, 4, 6));
+    const __m128i high = _mm_slli_epi16(_mm_and_si128(fields, _mm_set1_epi8(3)), 4);
+    const __m128i scale = _mm_sub_epi8(_mm_or_si128(nibbles, high), _mm_set1_epi8(32));
+    store_scales(_mm256_cvtepi8_epi16(scale), s->scale);
   }
 };
 
@@ -127,9 +139,7 @@ struct TQ2_0 {
   static constexpr int64_t kFileBytes = 66, kScaleAt = 64;
   static constexpr float kFactor = 1.0f;
   static __m512i decode(const uint8_t* b, int k) { return two_bits(b, k); }
-  static void scales(const uint8_t*, RowScales* s) {
-    for (int16_t& v : s->scale) v = 1;
-  }
+  static void scales(const uint8_t*, RowScales* s) { store_scales(_mm256_set1_epi16(1), s->scale); }
 };
 
 // Trit n of a byte is the number of times 256 goes into 3 * (byte * 3^n mod 256).
@@ -168,9 +178,7 @@ struct TQ1_0 {
     }
     return load(codes + 64 * t);
   }
-  static void scales(const uint8_t*, RowScales* s) {
-    for (int16_t& v : s->scale) v = 1;
-  }
+  static void scales(const uint8_t*, RowScales* s) { store_scales(_mm256_set1_epi16(1), s->scale); }
 };
 
 constexpr int kIqOffset = 64;
@@ -189,6 +197,12 @@ struct Iq {
   static constexpr int64_t kScaleAt = 0;
 };
 
+// The low halves of 64-bit lanes, then the high ones.
+inline __m512i indices_and_words(__m512i lanes) {
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), lanes);
+}
+
 struct IQ2_XXS : Iq {
   static constexpr int64_t kFileBytes = 66;
   static constexpr float kFactor = 0.125f;
@@ -201,9 +215,8 @@ struct IQ2_XXS : Iq {
     return iq_codes(with_signs(look_up8(kIq2XxsGrid, index), signs));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    for (int g = 0; g < 8; ++g) {
-      s->scale[2 * g] = s->scale[2 * g + 1] = static_cast<int16_t>(2 * (b[2 + 8 * g + 7] >> 4) + 1);
-    }
+    const __m256i words = _mm512_extracti64x4_epi64(indices_and_words(load(b + 2)), 1);
+    odd_pairs(_mm256_srli_epi32(words, 28), s->scale);
   }
 };
 
@@ -242,10 +255,8 @@ struct IQ3_XXS : Iq {
     return iq_codes(with_signs(look_up4(kIq3XxsGrid, index), signs));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    for (int g = 0; g < 8; ++g) {
-      s->scale[2 * g] = s->scale[2 * g + 1] =
-          static_cast<int16_t>(2 * (b[66 + 4 * g + 3] >> 4) + 1);
-    }
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + 66));
+    odd_pairs(_mm256_srli_epi32(words, 28), s->scale);
   }
 };
 
@@ -260,9 +271,9 @@ struct IQ3_S : Iq {
     return iq_codes(with_signs(look_up4(kIq3SGrid, index), bytes_to_lanes(b + 74 + 8 * t)));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    for (int g = 0; g < 16; ++g) {
-      s->scale[g] = static_cast<int16_t>(2 * ((b[106 + (g >> 2)] >> (4 * (g >> 1 & 1))) & 15) + 1);
-    }
+    const __m256i fields = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(read_u32(b + 106))),
+                                             _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    odd_pairs(_mm256_and_si256(fields, _mm256_set1_epi32(15)), s->scale);
   }
 };
 
@@ -289,10 +300,9 @@ struct IQ1_S : Iq {
     return iq1_codes(index, _mm512_srli_epi64(h, 15));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    for (int g = 0; g < 8; ++g) {
-      s->scale[2 * g] = s->scale[2 * g + 1] =
-          static_cast<int16_t>(2 * (b[34 + 2 * g + 1] >> 4 & 7) + 1);
-    }
+    const __m256i words =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 34)));
+    odd_pairs(_mm256_and_si256(_mm256_srli_epi32(words, 12), _mm256_set1_epi32(7)), s->scale);
   }
 };
 
@@ -307,10 +317,14 @@ struct IQ1_M : Iq {
     return iq1_codes(index, _mm512_srli_epi64(fields, 3));
   }
   static void scales(const uint8_t* b, RowScales* s) {
-    for (int g = 0; g < 16; ++g) {
-      const int word = read_u16(b + 48 + 2 * (g >> 2));
-      s->scale[g] = static_cast<int16_t>(2 * (word >> (3 * (g & 3)) & 7) + 1);
-    }
+    const __m256i four =
+        _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(b + 48)));
+    const __m256i words = _mm256_permutexvar_epi16(
+        _mm256_setr_epi16(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), four);
+    const __m256i fields = _mm256_and_si256(
+        _mm256_srlv_epi16(words, _mm256_set1_epi64x(0x0009'0006'0003'0000)), _mm256_set1_epi16(7));
+    store_scales(_mm256_add_epi16(_mm256_add_epi16(fields, fields), _mm256_set1_epi16(1)),
+                 s->scale);
   }
   // The binary16 factor is spread over the top nibbles of the four scale words.
   static uint16_t factor(const uint8_t* b) {

@@ -3,6 +3,7 @@
 //   units    per two blocks (0, 1) the codes of 32 k x 16 rows; an odd last block fills half a unit
 // Codes are unsigned: weight = code - kOffset. code(unit, h, j) is vector j of 8 of block h.
 // kConvert: the scale can be so large that the shortcut by kMagic would overflow.
+// kScales: weight scales per block, one or, for 16 values each, two.
 #pragma once
 
 #include "cpu/kernels/avx512/x16.h"
@@ -13,7 +14,7 @@ namespace x16 {
 
 // Vector j: byte 4r + i is weight k = 4j + i of row r, plus 128.
 struct Q8_0 {
-  static constexpr int kBits = 8, kOffset = 128, kFileValues = 32;
+  static constexpr int kBits = 8, kOffset = 128, kFileValues = 32, kScales = 1;
   static constexpr bool kHasMin = false, kConvert = false;
   static constexpr int64_t kUnitBytes = 1024, kScaleBytes = 32;
   static __m512 scale(const uint8_t* p) { return load_f16(p); }
@@ -22,7 +23,7 @@ struct Q8_0 {
 
 // The low nibble belongs to the unit's first block, the high nibble to its second.
 struct Q4_0 {
-  static constexpr int kBits = 4, kOffset = 8, kFileValues = 32;
+  static constexpr int kBits = 4, kOffset = 8, kFileValues = 32, kScales = 1;
   static constexpr bool kHasMin = false, kConvert = false;
   static constexpr int64_t kUnitBytes = 512, kScaleBytes = 32;
   static __m512 scale(const uint8_t* p) { return load_f16(p); }
@@ -87,6 +88,25 @@ struct MXFP4 : Q4_0 {
     const __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     const __mmask16 is_small = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_small, subnormal));
+  }
+};
+
+// Scales are unsigned E4M3 bytes, 16 rows' for the first 16 values, then for the others; read as
+// half their value like those of MXFP4. The format's NaN counts as zero.
+struct NVFP4 : MXFP4 {
+  static constexpr int kScales = 2;
+  static constexpr bool kConvert = false;
+  static constexpr int64_t kScaleBytes = 32;
+  static __m512 scale(const uint8_t* p) {
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m512i code = _mm512_and_si512(bytes, _mm512_set1_epi32(0x7f));
+    const __m512i normal =
+        _mm512_add_epi32(_mm512_slli_epi32(code, 20), _mm512_set1_epi32(119 << 23));
+    const __m512 small = _mm512_mul_ps(_mm512_cvtepi32_ps(code), _mm512_set1_ps(0x1p-10f));
+    const __mmask16 is_small = _mm512_cmplt_epi32_mask(code, _mm512_set1_epi32(8));
+    const __mmask16 is_number = _mm512_cmpneq_epi32_mask(code, _mm512_set1_epi32(0x7f));
+    return _mm512_maskz_mov_ps(is_number,
+                               _mm512_mask_mov_ps(_mm512_castsi512_ps(normal), is_small, small));
   }
 };
 

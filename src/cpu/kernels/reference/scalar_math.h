@@ -41,4 +41,12 @@ inline float exp_nonpositive(float x) {
   return y * bits_to_float(static_cast<uint32_t>(static_cast<int32_t>(k) + 127) << 23);
 }
 
+// GELU. 2 sqrt(2 / pi) and that times 0.044715; and the lower tail of the normal distribution,
+//   Phi(-a) = e^(-a^2 / 2) t P(t),  t = 1 / (1 + kPhiT a),  a >= 0,
+// P of degree 7 fitted to a relative error of 1.3e-7 for a up to 13.3, where e^(-a^2 / 2) ends.
+constexpr float kGeluLinear = 0x1.988454p+0f, kGeluCubic = 0x1.2444f2p-4f;
+constexpr float kPhiT = 0x1.333334p-2f;
+constexpr float kPhiP[8] = {0x1.e9fc0cp-4f, 0x1.eede32p-4f, 0x1.97a278p-4f, 0x1.09f03p-3f,
+                            -0x1.cbacfp-5f, 0x1.abfee2p-3f, -0x1.4510dp-3f, 0x1.273a5ep-5f};
+
 }  // namespace okibi::cpu::reference

@@ -1,0 +1,262 @@
+// Operations on pictures: attention inside a view, layer norm, GELU, joining the rows of
+// neighbouring patches, and putting projected rows into a prompt. A view's rows meet nobody else's:
+// tiles of queries and threads change no bit.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "cpu/cpu_backend_impl.h"
+#include "cpu/view_attend.h"
+
+namespace okibi::cpu {
+namespace {
+
+// Queries of a tile; the attention kernels take no more (kernels/*/attend.cpp).
+constexpr int64_t kTileQueries = 64;
+
+}  // namespace
+
+// Some queries of one view and one head.
+struct CpuBackend::ViewTile {
+  const RowsBuffer* q;
+  RowsBuffer* out;
+  float scale;
+  int64_t first_row, n_rows;  // of the view
+  int64_t head, first_query, n_queries;
+};
+
+void CpuBackend::put_embeddings(ops::Rows inout) {
+  if (plan_->embeddings.empty()) return;
+  const ZoneTimer timer(*this, Zone::kEmbed);
+  RowsBuffer& x = rows(inout);
+  CHECK(plan_->embeddings.size() == plan_->n_rows && x.n_valid == plan_->n_rows,
+        "%zu embeddings, %u rows", plan_->embeddings.size(), plan_->n_rows);
+  for (int64_t r = 0; r < x.n_valid; ++r) {
+    const float* values = plan_->embeddings[static_cast<size_t>(r)];
+    if (values == nullptr) continue;
+    std::memcpy(x.row(r), values, static_cast<size_t>(x.cols) * sizeof(float));
+  }
+}
+
+void CpuBackend::add_bias(ops::Rows inout, ops::Vector bias) {
+  const ZoneTimer timer(*this, Zone::kOther);
+  RowsBuffer& x = rows(inout);
+  const std::vector<float>& b = vector(bias);
+  CHECK(static_cast<int64_t>(b.size()) == x.cols, "bias of %zu, rows of %lld", b.size(),
+        static_cast<long long>(x.cols));
+  for_rows(x.n_valid, x.cols, [&](int64_t r, int) {
+    float* row = x.row(r);
+    for (int64_t i = 0; i < x.cols; ++i) row[i] += b[static_cast<size_t>(i)];
+  });
+}
+
+void CpuBackend::layer_norm(ops::Rows inout, ops::Vector bias, ops::Vector gamma, ops::Vector beta,
+                            float eps, ops::Rows out) {
+  const ZoneTimer timer(*this, Zone::kNorm);
+  RowsBuffer& x = rows(inout);
+  const std::vector<float>& g = vector(gamma);
+  const std::vector<float>& b = vector(beta);
+  const float* added = bias.valid() ? vector(bias).data() : nullptr;
+  CHECK(static_cast<int64_t>(g.size()) == x.cols && g.size() == b.size() &&
+            (!bias.valid() || vector(bias).size() == g.size()),
+        "gamma of %zu, beta of %zu, rows of %lld", g.size(), b.size(),
+        static_cast<long long>(x.cols));
+  RowsBuffer& y = output(out, x.n_valid, x.cols);
+  for_rows(x.n_valid, x.cols, [&](int64_t r, int) {
+    kernels_.layer_norm(x.row(r), added, g.data(), b.data(), x.cols, eps, y.row(r));
+  });
+}
+
+void CpuBackend::gelu(ops::Rows inout, ops::Vector bias, ops::Gelu kind) {
+  const ZoneTimer timer(*this, Zone::kGelu);
+  RowsBuffer& x = rows(inout);
+  const std::vector<float>& b = vector(bias);
+  CHECK(static_cast<int64_t>(b.size()) == x.cols, "bias of %zu, rows of %lld", b.size(),
+        static_cast<long long>(x.cols));
+  const auto kernel = kind == ops::Gelu::kTanh ? kernels_.gelu_tanh : kernels_.gelu_erf;
+  for_rows(x.n_valid, x.cols, [&](int64_t r, int) { kernel(x.row(r), b.data(), x.cols); });
+}
+
+void CpuBackend::join_rows(ops::Rows in, ops::Rows out) {
+  const ZoneTimer timer(*this, Zone::kOther);
+  const RowsBuffer& x = rows(in);
+  const int64_t group = rows(out).cols / x.cols;
+  const auto n = static_cast<int64_t>(plan_->output_rows.size());
+  CHECK(in.id != out.id && group >= 1 && rows(out).cols == group * x.cols && n % group == 0,
+        "%lld rows of %lld joined into rows of %lld", static_cast<long long>(n),
+        static_cast<long long>(x.cols), static_cast<long long>(rows(out).cols));
+  RowsBuffer& y = output(out, n / group, group * x.cols);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t r = plan_->output_rows[static_cast<size_t>(i)];
+    CHECK(r < plan_->n_rows, "row %u of %u", r, plan_->n_rows);
+    std::memcpy(y.row(i / group) + i % group * x.cols, x.row(r),
+                static_cast<size_t>(x.cols) * sizeof(float));
+  }
+}
+
+Status CpuBackend::set_view_attention(int64_t max_rows, int32_t n_heads, int32_t head_dim) {
+  CHECK(view_max_rows_ == 0 && max_rows > 0 && n_heads > 0 && head_dim > 0, "%lld rows of %d x %d",
+        static_cast<long long>(max_rows), n_heads, head_dim);
+  const auto floats = static_cast<uint64_t>(max_rows) * static_cast<uint64_t>(n_heads) *
+                      static_cast<uint64_t>(head_dim);
+  OKIBI_RETURN_IF_ERROR(grow(view_keys_, floats * sizeof(float) + kReadPast, false));
+  OKIBI_RETURN_IF_ERROR(grow(view_values_, floats * sizeof(float) + kReadPast, false));
+  // A thread's scratch: the kernel's own, then totals and parts of a tile's records.
+  const int64_t scratch = round_up_16(attend_scratch_floats(kTileQueries, head_dim, head_dim)) +
+                          2 * kTileQueries * attend_record_floats(head_dim);
+  auto scratch_bytes = static_cast<uint64_t>(scratch) * sizeof(float);
+  if (kernels_.view_attend != nullptr) {
+    const auto packed =
+        static_cast<uint64_t>(n_heads * view_packed_bytes(max_rows, head_dim)) + kReadPast;
+    OKIBI_RETURN_IF_ERROR(grow(view_packed_keys_, packed, false));
+    OKIBI_RETURN_IF_ERROR(grow(view_packed_values_, packed, false));
+    scratch_bytes =
+        std::max(scratch_bytes, static_cast<uint64_t>(view_scratch_bytes(max_rows, head_dim)));
+  }
+  view_scratch_stride_ = align_up(scratch_bytes, 4096) + 64;
+  OKIBI_RETURN_IF_ERROR(grow(
+      view_scratch_, view_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + 64, false));
+  view_max_rows_ = max_rows;
+  view_heads_ = n_heads;
+  view_head_dim_ = head_dim;
+  return ok_status();
+}
+
+// One tile against the whole view, partition after partition, as attend() does it.
+void CpuBackend::attend_view_tile(const ViewTile& t, int thread) {
+  const int64_t dim = view_head_dim_;
+  const int64_t record = attend_record_floats(dim);
+  auto* scratch = reinterpret_cast<float*>(view_scratch_.data() +
+                                           static_cast<uint64_t>(thread) * view_scratch_stride_);
+  float* totals = scratch + round_up_16(attend_scratch_floats(kTileQueries, dim, dim));
+  float* parts = totals + kTileQueries * record;
+  // A head's rows of this view lie together.
+  const int64_t begin = (t.head * view_max_rows_ + t.first_row) * dim;
+  const auto* keys = reinterpret_cast<const float*>(view_keys_.data()) + begin;
+  const auto* values = reinterpret_cast<const float*>(view_values_.data()) + begin;
+  for (int64_t p = 0; p < t.n_rows; p += kAttendPartition) {
+    const auto n = static_cast<int32_t>(std::min<int64_t>(kAttendPartition, t.n_rows - p));
+    int32_t n_keys[kTileQueries];
+    std::fill_n(n_keys, t.n_queries, n);
+    const KvRun run{reinterpret_cast<const uint8_t*>(keys + p * dim),
+                    reinterpret_cast<const uint8_t*>(values + p * dim), n};
+    AttendArgs a;
+    a.q = t.q->row(t.first_row + t.first_query) + t.head * dim;
+    a.q_query_stride = t.q->stride;
+    a.q_head_stride = dim;
+    a.n_queries = static_cast<int32_t>(t.n_queries);
+    a.n_heads = 1;
+    a.k_dim = a.v_dim = static_cast<int32_t>(dim);
+    a.scale = t.scale;
+    a.runs = &run;
+    a.n_runs = 1;
+    a.n_keys = n_keys;
+    a.records = p == 0 ? totals : parts;
+    a.record_query_stride = record;
+    a.record_head_stride = record;
+    a.scratch = scratch;
+    kernels_.attend[kKvF32](a);
+    if (p == 0) continue;
+    for (int64_t i = 0; i < t.n_queries; ++i) {
+      kernels_.attend_merge(totals + i * record, parts + i * record, a.v_dim);
+    }
+  }
+  for (int64_t i = 0; i < t.n_queries; ++i) {
+    kernels_.attend_finish(totals + i * record, static_cast<int32_t>(dim),
+                           t.out->row(t.first_row + t.first_query + i) + t.head * dim);
+  }
+}
+
+// The same with factors rounded to bfloat16, by units of the level: a head's keys and values are
+// packed once, then every tile of its queries meets them all.
+void CpuBackend::attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpan& view,
+                                     float scale, RowsBuffer& out) {
+  const int64_t dim = view_head_dim_, n = view.n_rows;
+  const int64_t packed = view_packed_bytes(view_max_rows_, dim);
+  const auto* keys = reinterpret_cast<const float*>(view_keys_.data());
+  const auto* values = reinterpret_cast<const float*>(view_values_.data());
+  pool_.parallel_for(view_heads_, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t h = begin; h < end; ++h) {
+      const int64_t from = (h * view_max_rows_ + view.first_row) * dim;
+      kernels_.view_attend->pack(keys + from, values + from, n, dim,
+                                 view_packed_keys_.data() + h * packed,
+                                 view_packed_values_.data() + h * packed);
+    }
+  });
+  const int64_t n_tiles = ceil_div(n, kViewTileQueries);
+  pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t h = u / n_tiles, first = u % n_tiles * kViewTileQueries;
+      ViewAttendArgs a;
+      a.q = q.row(view.first_row + first) + h * dim;
+      a.q_stride = q.stride;
+      a.n_queries = std::min(kViewTileQueries, n - first);
+      a.n_keys = n;
+      a.head_dim = dim;
+      a.scale = scale;
+      a.keys = view_packed_keys_.data() + h * packed;
+      a.values = view_packed_values_.data() + h * packed;
+      a.out = out.row(view.first_row + first) + h * dim;
+      a.out_stride = out.stride;
+      a.scratch = view_scratch_.data() + static_cast<uint64_t>(thread) * view_scratch_stride_;
+      kernels_.view_attend->attend(a);
+    }
+  });
+}
+
+void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
+                             ops::Rows out) {
+  const bool rounds = a.may_round && kernels_.view_attend != nullptr && !f32_activations_;
+  const ZoneTimer timer(*this, Zone::kAttend,
+                        rounds ? kernels_.view_attend->name : kernels_.attend_name[kKvF32]);
+  RowsBuffer& queries = rows(q);
+  const RowsBuffer& keys = rows(k);
+  const RowsBuffer& values = rows(v);
+  const int64_t n = plan_->n_rows, width = view_heads_ * view_head_dim_;
+  CHECK(a.n_heads == view_heads_ && n <= view_max_rows_ && queries.cols == width &&
+            keys.cols == width && values.cols == width && queries.n_valid == n &&
+            keys.n_valid == n && values.n_valid == n && out.id != q.id && out.id != k.id &&
+            out.id != v.id,
+        "%lld rows of %lld, %d heads", static_cast<long long>(n),
+        static_cast<long long>(queries.cols), a.n_heads);
+  const std::vector<float>& q_bias = vector(a.q_bias);
+  const std::vector<float>& k_bias = vector(a.k_bias);
+  const std::vector<float>& v_bias = vector(a.v_bias);
+  CHECK(static_cast<int64_t>(q_bias.size()) == width && k_bias.size() == q_bias.size() &&
+            v_bias.size() == q_bias.size(),
+        "biases of %zu, %zu and %zu", q_bias.size(), k_bias.size(), v_bias.size());
+  RowsBuffer& result = output(out, n, width);
+  auto* k_rows = reinterpret_cast<float*>(view_keys_.data());
+  auto* v_rows = reinterpret_cast<float*>(view_values_.data());
+  for_rows(n, 3 * width, [&](int64_t r, int) {
+    float* query = queries.row(r);
+    for (int64_t i = 0; i < width; ++i) query[i] += q_bias[static_cast<size_t>(i)];
+    for (int64_t h = 0; h < view_heads_; ++h) {
+      const int64_t from = h * view_head_dim_, to = (h * view_max_rows_ + r) * view_head_dim_;
+      for (int64_t i = 0; i < view_head_dim_; ++i) {
+        k_rows[to + i] = keys.row(r)[from + i] + k_bias[static_cast<size_t>(from + i)];
+        v_rows[to + i] = values.row(r)[from + i] + v_bias[static_cast<size_t>(from + i)];
+      }
+    }
+  });
+  // Units are tiles of a head of a view; a head's tiles follow each other, so that a thread finds
+  // its keys in the cache.
+  for (const ops::SequenceSpan& s : plan_->sequences) {
+    if (rounds) {
+      attend_view_rounded(queries, s, a.scale, result);
+      continue;
+    }
+    const int64_t n_tiles = ceil_div(s.n_rows, kTileQueries);
+    pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t u = begin; u < end; ++u) {
+        const int64_t first = u % n_tiles * kTileQueries;
+        attend_view_tile({&queries, &result, a.scale, s.first_row, s.n_rows, u / n_tiles, first,
+                          std::min<int64_t>(kTileQueries, s.n_rows - first)},
+                         thread);
+      }
+    });
+  }
+}
+
+}  // namespace okibi::cpu

@@ -1,0 +1,230 @@
+// Attention inside a view by AMX-BF16: 32 queries against all keys of the view, then a softmax per
+// row in AVX-512, then the weights against all values. Keys and values are packed once per head, in
+// tiles of 1 KiB:
+//   keys:   [block of 16 keys][32 dims]   tile row p = dims 2p, 2p + 1 of each of the 16 keys
+//   values: [32 keys][block of 16 dims]   tile row p = keys 2p, 2p + 1 of each of the 16 dims
+// Padding (keys to 32, dims to 32) is zero; padded keys get no weight.
+#include "cpu/kernels/amx/view_attend.h"
+
+#include "cpu/kernels/amx/tile.h"
+#include "cpu/kernels/avx512/attend_simd.h"
+#include "cpu/view_attend.h"
+
+namespace okibi::cpu::amx {
+namespace {
+
+using avx512::exp_nonpositive;
+using avx512::sum_lanes;
+using avx512::tail_mask;
+using avx512::transpose_16;
+
+constexpr int64_t kTileBytes = 1024;
+
+// The lanes of the vector at `i` before n; none when i >= n.
+inline __mmask16 mask_at(int64_t i, int64_t n) {
+  return i >= n ? __mmask16{0} : tail_mask(i, n);
+}
+
+// Rounds to nearest even, in the upper halves of the lanes; the lower halves are garbage.
+inline __m512i round_to_upper(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+}
+
+// Lane i: bfloat16 of even[i] below, of odd[i] above.
+inline __m512i pair_up(__m512 even, __m512 odd) {
+  const __m512i high = _mm512_and_si512(round_to_upper(odd), _mm512_set1_epi32(-65536));
+  return _mm512_or_si512(high, _mm512_srli_epi32(round_to_upper(even), 16));
+}
+
+inline __m256i to_bf16(__m512 x) {
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper(x), 16));
+}
+
+// 32 values from `first` on, those from n on zero, as bfloat16 in order.
+inline __m512i load_bf16(const float* x, int64_t first, int64_t n) {
+  const __m512 low = _mm512_maskz_loadu_ps(mask_at(first, n), x + first);
+  const __m512 high = _mm512_maskz_loadu_ps(mask_at(first + 16, n), x + first + 16);
+  return _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(low)), to_bf16(high), 1);
+}
+
+void pack_keys(const float* k, int64_t n_keys, int64_t head_dim, uint8_t* keys) {
+  const int64_t n_steps = round_up_32(head_dim) / 32;
+  for (int64_t first = 0; first < round_up_32(n_keys); first += 16) {
+    for (int64_t s = 0; s < n_steps; ++s, keys += kTileBytes) {
+      __m512 v[16];
+      for (int64_t i = 0; i < 16; ++i) {
+        const bool exists = first + i < n_keys;
+        v[i] = exists ? _mm512_castsi512_ps(load_bf16(k + (first + i) * head_dim, 32 * s, head_dim))
+                      : _mm512_setzero_ps();
+      }
+      transpose_16(v);
+      for (int64_t i = 0; i < 16; ++i) _mm512_store_ps(keys + 64 * i, v[i]);
+    }
+  }
+}
+
+void pack_values(const float* v, int64_t n_keys, int64_t head_dim, uint8_t* values) {
+  for (int64_t first = 0; first < round_up_32(n_keys); first += 32) {
+    for (int64_t d = 0; d < round_up_32(head_dim); d += 16, values += kTileBytes) {
+      const __mmask16 mask = mask_at(d, head_dim);
+      for (int64_t p = 0; p < 16; ++p) {
+        const int64_t j = first + 2 * p;
+        const __mmask16 even_mask = j < n_keys ? mask : __mmask16{0};
+        const __mmask16 odd_mask = j + 1 < n_keys ? mask : __mmask16{0};
+        const __m512 even = _mm512_maskz_loadu_ps(even_mask, v + j * head_dim + d);
+        const __m512 odd = _mm512_maskz_loadu_ps(odd_mask, v + (j + 1) * head_dim + d);
+        _mm512_store_si512(values + 64 * p, pair_up(even, odd));
+      }
+    }
+  }
+}
+
+void pack(const float* k, const float* v, int64_t n_keys, int64_t head_dim, uint8_t* keys,
+          uint8_t* values) {
+  pack_keys(k, n_keys, head_dim, keys);
+  pack_values(v, n_keys, head_dim, values);
+}
+
+// The parts of a tile's scratch.
+struct Scratch {
+  int64_t dims = 0;            // padded
+  int64_t score_stride = 0;    // floats
+  int64_t weight_stride = 0;   // bytes
+  uint8_t* queries = nullptr;  // bfloat16 (32, dims)
+  float* scores = nullptr;     // (32, n_keys padded)
+  uint8_t* weights = nullptr;  // bfloat16 (32, n_keys padded)
+  float* results = nullptr;    // (32, dims)
+};
+
+Scratch divide(const ViewAttendArgs& a) {
+  Scratch s;
+  const int64_t n_keys = round_up_32(a.n_keys);
+  s.dims = round_up_32(a.head_dim);
+  s.score_stride = n_keys + 16;
+  s.weight_stride = 2 * n_keys + 64;
+  s.queries = a.scratch;
+  s.scores = reinterpret_cast<float*>(s.queries + kViewTileQueries * s.dims * 2);
+  s.weights = reinterpret_cast<uint8_t*>(s.scores + kViewTileQueries * s.score_stride);
+  s.results = reinterpret_cast<float*>(s.weights + kViewTileQueries * s.weight_stride);
+  return s;
+}
+
+// C (tiles 0-3) = 32 rows by 32 columns: rows in tiles 4 and 5, columns in 6 and 7.
+struct Sides {
+  const uint8_t* rows = nullptr;  // 32 of them
+  int64_t row_stride = 0;         // bytes
+  int64_t row_step = 0;           // bytes from one 32 of the inner dimension to the next
+  const uint8_t* columns = nullptr;
+  int64_t column_stride = 0;  // from one block of 16 columns to the next
+  int64_t column_step = 0;    // from one 32 of the inner dimension to the next
+  int64_t n_steps = 0;
+};
+
+inline void multiply(const Sides& s, float* c, int64_t c_stride) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t i = 0; i < s.n_steps; ++i) {
+    const uint8_t* rows = s.rows + i * s.row_step;
+    const uint8_t* columns = s.columns + i * s.column_step;
+    _tile_loadd(4, rows, s.row_stride);
+    _tile_loadd(6, columns, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, columns + s.column_stride, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, rows + 16 * s.row_stride, s.row_stride);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  const int64_t stride = c_stride * static_cast<int64_t>(sizeof(float));
+  _tile_stored(0, c, stride);
+  _tile_stored(1, c + 16, stride);
+  _tile_stored(2, c + 16 * c_stride, stride);
+  _tile_stored(3, c + 16 * c_stride + 16, stride);
+}
+
+// Scores to weights; the sum of the rounded weights. Rows are padded to whole vectors.
+float softmax_row(float* scores, int64_t n, float scale, uint8_t* weights) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  __m512 largest = _mm512_set1_ps(-__builtin_inff());
+  for (int64_t j = 0; j < n; j += 16) {
+    largest = _mm512_mask_max_ps(largest, tail_mask(j, n), largest, _mm512_load_ps(scores + j));
+  }
+  const __m512 shift = _mm512_set1_ps(_mm512_reduce_max_ps(largest) * scale);
+  __m512 sums = _mm512_setzero_ps();
+  for (int64_t j = 0; j < round_up_32(n); j += 16) {
+    const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores + j), factor, shift);
+    // The fused product may lie a rounding above the rounded maximum.
+    const __m512 p = exp_nonpositive(_mm512_min_ps(x, _mm512_setzero_ps()));
+    const __m512i rounded =
+        _mm512_maskz_mov_epi32(mask_at(j, n), _mm512_srli_epi32(round_to_upper(p), 16));
+    sums = _mm512_add_ps(sums, _mm512_castsi512_ps(_mm512_slli_epi32(rounded, 16)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(weights + 2 * j), _mm512_cvtepi32_epi16(rounded));
+  }
+  return sum_lanes(sums);
+}
+
+void attend(const ViewAttendArgs& a) {
+  const Scratch s = divide(a);
+  const int64_t n_keys = round_up_32(a.n_keys), n_steps = s.dims / 32;
+  for (int64_t r = 0; r < kViewTileQueries; ++r) {
+    for (int64_t i = 0; i < s.dims; i += 32) {
+      const __m512i v =
+          r < a.n_queries ? load_bf16(a.q + r * a.q_stride, i, a.head_dim) : _mm512_setzero_si512();
+      _mm512_store_si512(s.queries + (r * s.dims + i) * 2, v);
+    }
+  }
+  amx_tile::Config config;
+  for (int t = 0; t < 8; ++t) config.set(t, 16, 64);
+  amx_tile::load_config(config);
+  for (int64_t j = 0; j < n_keys; j += 32) {
+    multiply({.rows = s.queries,
+              .row_stride = 2 * s.dims,
+              .row_step = 64,
+              .columns = a.keys + j / 16 * n_steps * kTileBytes,
+              .column_stride = n_steps * kTileBytes,
+              .column_step = kTileBytes,
+              .n_steps = n_steps},
+             s.scores + j, s.score_stride);
+  }
+  x16::settle_memory();
+  float sums[kViewTileQueries];
+  for (int64_t r = 0; r < kViewTileQueries; ++r) {
+    sums[r] = softmax_row(s.scores + r * s.score_stride, a.n_keys, a.scale,
+                          s.weights + r * s.weight_stride);
+  }
+  x16::settle_memory();
+  const int64_t n_blocks = s.dims / 16;
+  for (int64_t d = 0; d < s.dims; d += 32) {
+    multiply({.rows = s.weights,
+              .row_stride = s.weight_stride,
+              .row_step = 64,
+              .columns = a.values + d / 16 * kTileBytes,
+              .column_stride = kTileBytes,
+              .column_step = n_blocks * kTileBytes,
+              .n_steps = n_keys / 32},
+             s.results + d, s.dims);
+  }
+  x16::settle_memory();
+  for (int64_t r = 0; r < a.n_queries; ++r) {
+    const __m512 l = _mm512_set1_ps(sums[r]);
+    for (int64_t i = 0; i < a.head_dim; i += 16) {
+      _mm512_mask_storeu_ps(a.out + r * a.out_stride + i, tail_mask(i, a.head_dim),
+                            _mm512_div_ps(_mm512_load_ps(s.results + r * s.dims + i), l));
+    }
+  }
+}
+
+constexpr ViewAttendKernels kKernels = {
+    .pack = pack, .attend = attend, .name = "amx.attend_view_bf16"};
+
+}  // namespace
+
+void install_view_attend(KernelTable& table) {
+  table.view_attend = &kKernels;
+}
+
+}  // namespace okibi::cpu::amx
