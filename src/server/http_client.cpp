@@ -74,6 +74,7 @@ class Caller {
     // A server may answer and close before it has read everything.
     http::response_parser<http::string_body> parser;
     parser.body_limit(kMaxReplyBytes);
+    parser.skip(call_.method == "HEAD");
     beast::flat_buffer buffer;
     http::async_read(stream_, buffer, parser, [&](error_code e, size_t) { error = e; });
     run_io();

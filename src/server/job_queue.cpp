@@ -10,12 +10,17 @@ JobQueue::JobQueue(size_t n_workers, size_t max_waiting)
 }
 
 JobQueue::~JobQueue() {
+  finish();
+}
+
+void JobQueue::finish() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 // A job that an idle worker will take at once does not count as waiting.

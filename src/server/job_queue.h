@@ -14,10 +14,12 @@ namespace okibi::server {
 class JobQueue {
  public:
   JobQueue(size_t n_workers, size_t max_waiting);
-  ~JobQueue();  // runs what waits, then joins
+  ~JobQueue();  // as finish()
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
+  // Runs what waits, then ends the threads. Everything else may be asked afterwards too.
+  void finish();
   bool try_push(std::function<void()> job);
   bool is_full() const;
   size_t n_waiting() const;

@@ -432,7 +432,9 @@ void Server::drain(double seconds) {
     state.stop_connections(/*now=*/true);
     state.wait_until_empty(10);
   }
-  state.hub.queue.reset();  // jobs that are cancelled end soon; their answers find closed sockets
+  // Jobs that are cancelled end soon; their answers find closed sockets. The queue stays: the last
+  // connections end with `io`, and they ask for its length.
+  state.hub.queue->finish();
   state.io.stop();
   for (std::thread& thread : state.threads) thread.join();
 }
