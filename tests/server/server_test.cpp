@@ -94,7 +94,7 @@ std::string body_of(const std::string& state) {
          R"(", "questions": {"q": {"type": "noul", "instructions": "?"}}})";
 }
 
-class ServerTest : public ::testing::Test {
+class SlowServerTest : public ::testing::Test {
  protected:
   void TearDown() override { decider_.open(); }
 
@@ -148,7 +148,7 @@ std::string raw_post(const std::string& body, const std::string& headers = "") {
       body.size(), headers, body);
 }
 
-TEST_F(ServerTest, AnswersQuestionsWithTheHeadersItPromises) {
+TEST_F(SlowServerTest, AnswersQuestionsWithTheHeadersItPromises) {
   start();
   const HttpReply reply = post(body_of("x"));
   EXPECT_EQ(reply.status, 200);
@@ -163,7 +163,7 @@ TEST_F(ServerTest, AnswersQuestionsWithTheHeadersItPromises) {
   EXPECT_EQ(reply.headers.at("x-okibi-calibration"), "off");
 }
 
-TEST_F(ServerTest, AnswersEveryRecordedRequest) {
+TEST_F(SlowServerTest, AnswersEveryRecordedRequest) {
   ApiKeys keys = *ApiKeys::parse("test-key");
   start({.keys = keys});
   for (const testing::WireCase& c : testing::all_wire_cases()) {
@@ -187,7 +187,7 @@ TEST_F(ServerTest, AnswersEveryRecordedRequest) {
   }
 }
 
-TEST_F(ServerTest, ServesItsOpenPages) {
+TEST_F(SlowServerTest, ServesItsOpenPages) {
   start();
   EXPECT_EQ(Json::parse(get("/health").body)["status"], "ok");
   EXPECT_EQ(Json::parse(get("/v1/models?x=1").body)["data"][0]["id"], "fake-1");
@@ -204,7 +204,7 @@ TEST_F(ServerTest, ServesItsOpenPages) {
   EXPECT_EQ(head.status, 200);
 }
 
-TEST_F(ServerTest, RefusesWithTheRightStatus) {
+TEST_F(SlowServerTest, RefusesWithTheRightStatus) {
   start();
   EXPECT_EQ(get("/nothing").status, 404);
   EXPECT_EQ(get("/v1/systemone").status, 405);
@@ -241,14 +241,14 @@ TEST_F(ServerTest, RefusesWithTheRightStatus) {
             200);
 }
 
-TEST_F(ServerTest, DecisionsErrorsAreObjects) {
+TEST_F(SlowServerTest, DecisionsErrorsAreObjects) {
   start();
   const Json error = Json::parse(post("{", "/v1/decisions").body);
   EXPECT_TRUE(error["error"]["message"].is_string());
   EXPECT_EQ(error["error"]["type"], "invalid_request_error");
 }
 
-TEST_F(ServerTest, WantsAKnownKeyAndKeepsKeysApart) {
+TEST_F(SlowServerTest, WantsAKnownKeyAndKeepsKeysApart) {
   start({.keys = *ApiKeys::parse("# keys\nfirst-key alice\r\n\nsecond-key\n")});
   const auto with_key = [&](const std::string& key, const std::string& body) {
     HttpCall request{.url = "/v1/decisions", .body = body};
@@ -274,7 +274,7 @@ TEST_F(ServerTest, WantsAKnownKeyAndKeepsKeysApart) {
   EXPECT_EQ(get("/metrics").status, 401);
 }
 
-TEST_F(ServerTest, NeedsKeysBeyondLoopback) {
+TEST_F(SlowServerTest, NeedsKeysBeyondLoopback) {
   const auto server = Server::start({.host = "0.0.0.0", .port = 0}, decider_);
   ASSERT_FALSE(server.ok());
   EXPECT_NE(server.status().message().find("keys"), std::string::npos);
@@ -283,7 +283,7 @@ TEST_F(ServerTest, NeedsKeysBeyondLoopback) {
   EXPECT_FALSE(ApiKeys::parse("# none\n").ok());
 }
 
-TEST_F(ServerTest, CountsBodiesHoweverTheyCome) {
+TEST_F(SlowServerTest, CountsBodiesHoweverTheyCome) {
   start();
   const std::string large(kMaxBodyBytes + 1, ' ');
   EXPECT_EQ(post(large).status, 413);
@@ -307,7 +307,7 @@ TEST_F(ServerTest, CountsBodiesHoweverTheyCome) {
   EXPECT_EQ(read_to_end(fd).substr(0, 12), "HTTP/1.1 413");
 }
 
-TEST_F(ServerTest, RefusesAFullQueueAtOnceAndStaysHealthy) {
+TEST_F(SlowServerTest, RefusesAFullQueueAtOnceAndStaysHealthy) {
   start({.n_workers = 1, .max_waiting = 1});
   std::vector<std::thread> clients;
   std::atomic<int> n_ok = 0;
@@ -328,7 +328,7 @@ TEST_F(ServerTest, RefusesAFullQueueAtOnceAndStaysHealthy) {
   EXPECT_EQ(post(body_of("x")).status, 200);
 }
 
-TEST_F(ServerTest, CancelsTheWorkOfAClientThatHasGone) {
+TEST_F(SlowServerTest, CancelsTheWorkOfAClientThatHasGone) {
   start({.n_workers = 1});
   const int fd = connect_raw(raw_post(body_of("cancel")));
   ASSERT_TRUE(decider_.wait_for_calls(1));
@@ -337,7 +337,7 @@ TEST_F(ServerTest, CancelsTheWorkOfAClientThatHasGone) {
   EXPECT_TRUE(decider_.was_cancelled());
 }
 
-TEST_F(ServerTest, KeepsConnectionsAndSeveralRequestsInOrder) {
+TEST_F(SlowServerTest, KeepsConnectionsAndSeveralRequestsInOrder) {
   start();
   const int fd = connect_raw(raw_post(body_of("x")) + raw_post("{") +
                              raw_post(body_of("x"), "Connection: close\r\n"));
@@ -348,7 +348,7 @@ TEST_F(ServerTest, KeepsConnectionsAndSeveralRequestsInOrder) {
   EXPECT_NE(out.find("HTTP/1.1 200", second), std::string::npos) << out;
 }
 
-TEST_F(ServerTest, AsksForABodyThatIsAnnounced) {
+TEST_F(SlowServerTest, AsksForABodyThatIsAnnounced) {
   start();
   const std::string body = body_of("x");
   const int fd = connect_raw(
@@ -362,7 +362,7 @@ TEST_F(ServerTest, AsksForABodyThatIsAnnounced) {
   EXPECT_EQ(read_to_end(fd).substr(0, 12), "HTTP/1.1 200");
 }
 
-TEST_F(ServerTest, SurvivesWhatIsNotHttp) {
+TEST_F(SlowServerTest, SurvivesWhatIsNotHttp) {
   start({.idle_seconds = 0.3});
   EXPECT_EQ(read_to_end(connect_raw("\x16\x03\x01 not http\r\n\r\n")).substr(0, 12),
             "HTTP/1.1 400");
@@ -373,7 +373,7 @@ TEST_F(ServerTest, SurvivesWhatIsNotHttp) {
   EXPECT_EQ(get("/health").status, 200);
 }
 
-TEST_F(ServerTest, DrainsWhatRunsAndTakesNothingNew) {
+TEST_F(SlowServerTest, DrainsWhatRunsAndTakesNothingNew) {
   start();
   std::atomic<int> status = 0;
   std::thread client([&] { status = post(body_of("wait")).status; });
@@ -392,7 +392,7 @@ TEST_F(ServerTest, DrainsWhatRunsAndTakesNothingNew) {
   EXPECT_EQ(read_to_end(idle), "");
 }
 
-TEST_F(ServerTest, DrainingEndsByCancelling) {
+TEST_F(SlowServerTest, DrainingEndsByCancelling) {
   start();
   const int fd = connect_raw(raw_post(body_of("cancel")));
   ASSERT_TRUE(decider_.wait_for_calls(1));
@@ -401,7 +401,7 @@ TEST_F(ServerTest, DrainingEndsByCancelling) {
   read_to_end(fd);
 }
 
-TEST_F(ServerTest, ServesManyClientsAtOnce) {
+TEST_F(SlowServerTest, ServesManyClientsAtOnce) {
   start({.n_workers = 3, .max_waiting = 1000});
   std::vector<std::thread> clients;
   std::atomic<int> n_ok = 0;
