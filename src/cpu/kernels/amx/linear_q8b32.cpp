@@ -206,7 +206,7 @@ void run_phase(const Step& s, const int32_t* magic, const Products& next, const 
 // A chunk for all tiles of the step, half by half.
 template <class T, int kPanels>
 void add_chunk(const Step& s) {
-  TileChunk32* chunk = const_cast<TileChunk32*>(s.chunk);
+  TileChunk32* chunk = s.chunk;
   const int n_blocks = T::kScales * static_cast<int>(min64(kChunkBlocks, s.k_left / 32));
   const int n_halves = s.height > kHalfRows ? 2 : 1;
   alignas(64) int32_t magic[16];

@@ -255,7 +255,7 @@ template <class T, bool kTwo, bool kLast>
 void add_super_block(const DigitStep& s) {
   using Digits = typename DigitsOf<T>::Type;
   constexpr int kRows = kTwo ? 8 : 4;  // of a set behind each 64 k
-  DigitChunk* chunk = const_cast<DigitChunk*>(s.chunk);
+  DigitChunk* chunk = s.chunk;
   Waiting before, older;
   int32_t(*c)[kTileHeight][16] = nullptr;  // where the sums in the tile registers belong
   int turn = 0;

@@ -18,7 +18,7 @@ using namespace x16;
 // first tile, whose first row in the product is `row`.
 template <class Chunk>
 struct TileStep {
-  const Chunk* chunk;
+  Chunk* chunk;
   int n_panels;
   int64_t n_tiles, height;
   const uint8_t* records;  // ActivationTiles, record_bytes apart
@@ -81,7 +81,7 @@ template <class Chunk, class Unpack, class Bytes, class Rows>
 void walk_group(const ProductArgs& args, TileStep<Chunk>* s, int64_t c, int64_t group,
                 const Unpack& unpack, const Bytes& bytes, const Rows& rows) {
   const int64_t group_end = min64(group + 2 * kGroupPairs, args.panel_end);
-  Chunk* chunk = const_cast<Chunk*>(s->chunk);
+  Chunk* chunk = s->chunk;
   float* acc = reinterpret_cast<float*>(chunk + 1);
   for (int64_t panel = group; panel < group_end; panel += 2) {
     s->n_panels = static_cast<int>(min64(2, args.panel_end - panel));

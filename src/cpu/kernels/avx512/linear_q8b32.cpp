@@ -176,7 +176,7 @@ constexpr TileFn kTiles[kTileRows] = {
 
 template <class T>
 void gemm(const ProductArgs& args) {
-  walk32<T, false>(args, [](const Step32& s) {
+  walk32<T>(args, [](const Step32& s) {
     const TileFn* tiles =
         s.n_panels == 2 ? kTiles<2, T::kHasMin, T::kConvert> : kTiles<1, T::kHasMin, T::kConvert>;
     const int64_t n_tiles = (s.n_rows + kTileRows - 1) / kTileRows;

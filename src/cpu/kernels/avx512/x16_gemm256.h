@@ -1,5 +1,5 @@
-// gemm of the kQ8B256 types, as far as AVX-512 and AMX share it: scratch, tables of the activations
-// and the walk. It goes as in x16_gemm32.h, with one super-block of two panels as the chunk.
+// gemm of the kQ8B256 types by VNNI: scratch, tables of the activations and the walk. It goes as in
+// x16_gemm32.h, with one super-block of two panels as the chunk.
 #pragma once
 
 #include "cpu/kernels/avx512/x16_q8b256.h"
@@ -99,15 +99,15 @@ Ahead next_chunk256(const ProductArgs& args, int64_t panel, int64_t block) {
 }
 
 // The walk. unpack(head, unit, p, chunk) fills slot p of the chunk; rows(step) adds it to the sums.
-template <class T, class Chunk, bool kStarts, class Unpack, class Rows>
+template <class T, class Chunk, class Unpack, class Rows>
 void walk256(const ProductArgs& args, Unpack unpack, Rows rows) {
   const int64_t n_in = args.w.n_in, n_blocks = n_in / 256;
   const Scratch256<Chunk> s = divide_scratch256<Chunk>(args.scratch, n_in);
   const int64_t at_once = rows_at_once(n_in), stride = table_rows(n_in);
   for (int64_t row = args.row_begin; row < args.row_end; row += at_once) {
     const int64_t n = min64(at_once, args.row_end - row);
-    make_tables256<T::kGroups, kStarts ? T::kOffset : 0, T::kHasMin ? T::kMinPairs : 0>(
-        args, row, n, stride, s.d, s.starts, s.sums);
+    make_tables256<T::kGroups, T::kOffset, T::kHasMin ? T::kMinPairs : 0>(args, row, n, stride, s.d,
+                                                                          s.starts, s.sums);
     for (int64_t panel = args.panel_begin; panel < args.panel_end; panel += 2) {
       const int n_panels = static_cast<int>(min64(2, args.panel_end - panel));
       const Output out = output_at(args, row, panel, n_panels);

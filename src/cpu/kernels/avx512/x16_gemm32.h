@@ -1,5 +1,5 @@
-// gemm of the kQ8B32 types, as far as AVX-512 and AMX share it: the scratch buffer, the unpacking
-// of a chunk of two panels into it, and the walk over rows, panels and chunks.
+// gemm of the kQ8B32 types: the unpacking of a chunk of two panels (AMX has it from here), the
+// scratch buffer and the walk over rows, panels and chunks of the VNNI kernels.
 //
 // Order of the walk: up to rows_at_once rows; two panels; chunks of 8 blocks (256 k). A chunk of
 // two panels unpacks to 8 KiB and stays in the first-level cache while all rows pass over it. The
@@ -81,7 +81,7 @@ template <bool kConvert>
 }
 
 // The tables of Step32 for rows [row, row + n).
-template <class T, bool kStarts>
+template <class T>
 void make_tables32(const ProductArgs& args, int64_t row, int64_t n, const Scratch32& s) {
   const int64_t n_blocks = args.w.n_in / 32, stride = table_rows(args.w.n_in);
   for (int64_t r = 0; r < n + 15; r += 16) {
@@ -101,7 +101,7 @@ void make_tables32(const ProductArgs& args, int64_t row, int64_t n, const Scratc
             _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(d[i]), _mm512_cvtepi32_ps(sum)));
       }
       store_transposed(d, s.d + b * stride + r, stride);
-      if constexpr (kStarts) store_transposed(starts, s.starts + b * stride + r, stride);
+      store_transposed(starts, s.starts + b * stride + r, stride);
       if constexpr (T::kHasMin) store_transposed(dsums, s.dsums + b * stride + r, stride);
     }
   }
@@ -177,22 +177,22 @@ Ahead next_chunk32(const ProductArgs& args, int64_t panel, int64_t block) {
 }
 
 // The walk. rows(const Step32&) adds a chunk to the sums of all rows.
-template <class T, bool kSigned, class Rows>
+template <class T, class Rows>
 void walk32(const ProductArgs& args, Rows rows) {
   const int64_t n_in = args.w.n_in, n_blocks = n_in / 32;
   const Scratch32 s = divide_scratch32(args.scratch, n_in);
   const int64_t at_once = rows_at_once(n_in), stride = table_rows(n_in);
   for (int64_t row = args.row_begin; row < args.row_end; row += at_once) {
     const int64_t n = min64(at_once, args.row_end - row);
-    make_tables32<T, !kSigned>(args, row, n, s);
+    make_tables32<T>(args, row, n, s);
     for (int64_t panel = args.panel_begin; panel < args.panel_end; panel += 2) {
       const int n_panels = static_cast<int>(min64(2, args.panel_end - panel));
       const Output out = output_at(args, row, panel, n_panels);
       for (int64_t block = 0; block < n_blocks; block += kChunkBlocks) {
         const int n_chunk = static_cast<int>(min64(kChunkBlocks, n_blocks - block));
         for (int p = 0; p < n_panels; ++p) {
-          unpack_chunk32<T, kSigned>(args.w.data + (panel + p) * args.w.panel_bytes, n_in, block,
-                                     n_chunk, p, s.chunk);
+          unpack_chunk32<T, false>(args.w.data + (panel + p) * args.w.panel_bytes, n_in, block,
+                                   n_chunk, p, s.chunk);
         }
         settle_memory();
         const Step32 step = {s.chunk,

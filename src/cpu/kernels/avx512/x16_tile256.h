@@ -132,7 +132,7 @@ constexpr TileFn256 kTiles256[kTileRows256] = {
 
 template <class T>
 void gemm256(const ProductArgs& args) {
-  walk256<T, Chunk256, true>(args, unpack_super_block<T>, [](const Step256<Chunk256>& s) {
+  walk256<T, Chunk256>(args, unpack_super_block<T>, [](const Step256<Chunk256>& s) {
     const TileFn256* tiles = s.n_panels == 2 ? kTiles256<T, 2> : kTiles256<T, 1>;
     const int64_t n_tiles = (s.n_rows + kTileRows256 - 1) / kTileRows256;
     for (int64_t i = 0; i < n_tiles; ++i) {
