@@ -52,11 +52,9 @@ struct DecisionRequest {
   std::vector<Question> questions;
   bool want_outside_mass = false;  // needs the whole output product
 
-  // Pictures stand where their mark stands in state, instructions or descriptions. The marker is
-  // made by make_picture_marker(), so that nobody's text can hold it. Pictures without a mark
-  // anywhere stand before the state, in order.
+  // Pictures stand where their mark (picture_mark) stands in the state or in a question as it is
+  // shown; those without a mark anywhere stand before the state, in order.
   std::vector<Picture> pictures;
-  std::string picture_marker;
 
   OptionOrder order = OptionOrder::kOff;
   std::optional<Calibration> calibration;
@@ -65,10 +63,9 @@ struct DecisionRequest {
   const std::atomic<bool>* cancel = nullptr;  // checked between steps
 };
 
-// A new one each time, 128 random bits.
-std::string make_picture_marker();
-// What stands for picture `index` in the texts of a request.
-std::string picture_mark(std::string_view marker, size_t index);
+// What stands for picture `index` in the texts of a request: its number between two bytes that
+// UTF-8 never has, so no client's text can hold one.
+std::string picture_mark(size_t index);
 
 struct Answer {
   std::string id;

@@ -13,6 +13,8 @@
 #include "decide/json_value.h"
 #include "decide/question.h"
 #include "decide/readout.h"
+#include "engine/picture_rows.h"
+#include "reuse/key_space.h"
 #include "reuse/prefix_cache.h"
 #include "reuse/vision_cache.h"
 
@@ -59,18 +61,11 @@ size_t n_forks_that_fit(const engine::Core& core, size_t n_prefix, size_t n_long
   return n;
 }
 
-void add_text(Sha256Stream* stream, std::string_view text) {
-  const uint64_t n = text.size();
-  stream->update({reinterpret_cast<const uint8_t*>(&n), sizeof n});
-  stream->update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-}
-
-// What everything kept for decisions begins with.
+// What the key of everything kept for decisions begins with.
 Sha256 space_of(const engine::Core& core, const std::string& scope) {
-  Sha256Stream stream;
-  add_text(&stream, scope);
-  add_text(&stream, core.numeric_identity());
-  return stream.finish();
+  const std::string& identity = core.numeric_identity();
+  return reuse::key_space(
+      scope, sha256({reinterpret_cast<const uint8_t*>(identity.data()), identity.size()}));
 }
 
 std::vector<reuse::PlacedView> views_before(const Prompt& prompt, size_t n) {
@@ -101,21 +96,6 @@ Sha256 answer_key(const Sha256& space, const AskedPrompt& asked) {
     stream.update(r.rows->view);
   }
   return stream.finish();
-}
-
-// The rows of pictures for tokens [begin, end) of a prompt; empty when there are none.
-std::vector<const float*> embeddings_of(const Prompt& prompt, size_t begin, size_t end) {
-  std::vector<const float*> embeddings;
-  for (const Prompt::Rows& r : prompt.rows) {
-    const size_t first = std::max(begin, r.first);
-    const size_t last = std::min(end, r.first + r.rows->n_rows);
-    if (first >= last) continue;
-    embeddings.resize(end - begin, nullptr);
-    for (size_t i = first; i < last; ++i) {
-      embeddings[i - begin] = r.rows->row(static_cast<uint32_t>(i - r.first));
-    }
-  }
-  return embeddings;
 }
 
 class Runner {
@@ -192,7 +172,7 @@ class Runner {
     work.sequence = prefix_;
     work.tokens.assign(shared.begin() + static_cast<ptrdiff_t>(result_.n_known_prefix),
                        shared.end());
-    work.embeddings = embeddings_of(any, result_.n_known_prefix, n_shared);
+    engine::list_embeddings(any.rows, result_.n_known_prefix, work.tokens.size(), &work.embeddings);
     work.priority = Priority::kDecision;
     work.no_output = true;
     work.cancel = options_.cancel;
@@ -246,7 +226,8 @@ class Runner {
     work->sequence = fork;
     work->tokens.assign(tokens(i).begin() + static_cast<ptrdiff_t>(prompts_.n_shared),
                         tokens(i).end());
-    work->embeddings = embeddings_of(asked.prompt, prompts_.n_shared, tokens(i).size());
+    engine::list_embeddings(asked.prompt.rows, prompts_.n_shared, work->tokens.size(),
+                            &work->embeddings);
     work->priority = Priority::kDecision;
     work->cancel = options_.cancel;
     LabelLogits* out = &result_.outputs[i];
@@ -329,7 +310,7 @@ static Result<Answer> answer_of(const DecisionRequest& request, size_t question,
   return answer;
 }
 
-static Result<DecisionResult> decide_marked(Engine& engine, const DecisionRequest& request) {
+static Result<DecisionResult> run_request(Engine& engine, const DecisionRequest& request) {
   const double start = seconds_now();
   OKIBI_ASSIGN_OR_RETURN(const Prompts prompts, make_prompts(&engine, engine.text(), request));
   DecisionResult result;
@@ -370,12 +351,7 @@ namespace okibi {
 
 Result<DecisionResult> decide(Engine& engine, const DecisionRequest& request) {
   OKIBI_RETURN_IF_ERROR(decision::check_request(request));
-  if (request.pictures.empty() || !request.picture_marker.empty()) {
-    return decision::decide_marked(engine, request);
-  }
-  DecisionRequest marked = request;
-  marked.picture_marker = make_picture_marker();
-  return decision::decide_marked(engine, marked);
+  return decision::run_request(engine, request);
 }
 
 }  // namespace okibi

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 
 #include "base/check.h"
 #include "decide/json_value.h"
+#include "decide/picture_marks.h"
 #include "decide/question.h"
+#include "engine/picture_rows.h"
 #include "reuse/vision_cache.h"
 
 namespace okibi::decision {
@@ -70,47 +71,10 @@ std::vector<std::string> further_labels() {
   return out;
 }
 
-// Splits a text at its picture marks: text, picture, text, picture, ..., text.
-struct Pieces {
-  std::vector<std::string> texts;  // one more than pictures
-  std::vector<size_t> pictures;    // indices into the request's
-};
-Pieces split_at_marks(std::string_view text, const DecisionRequest& request) {
-  Pieces pieces;
-  pieces.texts.emplace_back();
-  while (!request.picture_marker.empty()) {
-    const size_t at = text.find(request.picture_marker);
-    if (at == std::string_view::npos) break;
-    const size_t number = at + request.picture_marker.size();
-    const size_t end = text.find(';', number);
-    size_t index = 0;
-    for (size_t i = number; i < end && i < text.size(); ++i) {
-      index = index * 10 + static_cast<size_t>(text[i] - '0');
-    }
-    CHECK(end != std::string_view::npos && index < request.pictures.size(), "mark of picture %zu",
-          index);
-    pieces.texts.back() += text.substr(0, at);
-    pieces.texts.emplace_back();
-    pieces.pictures.push_back(index);
-    text = text.substr(end + 1);
+void note_pictures(std::string_view text, std::vector<bool>* mentioned) {
+  for (const TextPiece& piece : split_at_marks(text)) {
+    if (piece.picture && *piece.picture < mentioned->size()) (*mentioned)[*piece.picture] = true;
   }
-  pieces.texts.back() += text;
-  return pieces;
-}
-
-// Marks of the pictures that nothing in the request mentions: they come before the state.
-std::string marks_in_front(const DecisionRequest& request) {
-  std::string all = request.state;
-  for (const Question& question : request.questions) {
-    all += question.instructions;
-    for (const Option& option : question.options) all += option.description;
-  }
-  std::string out;
-  for (size_t i = 0; i < request.pictures.size(); ++i) {
-    const std::string mark = picture_mark(request.picture_marker, i);
-    if (all.find(mark) == std::string::npos) out += mark;
-  }
-  return out;
 }
 
 // A user message with pictures to tokens with rows.
@@ -122,14 +86,13 @@ Result<Prompt> encode_message(Engine* engine, const Text& text, const DecisionRe
   std::vector<PromptPart> parts;
   std::vector<Picture> pictures;
   for (const PromptPart& part : laid_out) {
-    const Pieces pieces = split_at_marks(part.text, request);
-    for (size_t i = 0; i < pieces.texts.size(); ++i) {
-      if (i > 0) {
-        const Picture& picture = request.pictures[pieces.pictures[i - 1]];
-        parts.push_back({picture.prompt_text, /*trusted=*/true});
-        pictures.push_back(picture);
+    for (const TextPiece& piece : split_at_marks(part.text)) {
+      if (piece.picture && *piece.picture < request.pictures.size()) {
+        pictures.push_back(request.pictures[*piece.picture]);
+        parts.push_back({pictures.back().prompt_text, /*trusted=*/true});
+      } else {
+        parts.push_back({std::string(piece.text), part.trusted});
       }
-      if (!pieces.texts[i].empty()) parts.push_back({pieces.texts[i], part.trusted});
     }
   }
   OKIBI_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, text.encode_parts(parts));
@@ -140,20 +103,10 @@ Result<Prompt> encode_message(Engine* engine, const Text& text, const DecisionRe
 
 // How far two prompts are the same tokens and pictures.
 size_t n_common(const Prompt& a, const Prompt& b) {
-  size_t n = std::min(a.tokens.size(), b.tokens.size());
-  for (size_t i = 0; i < n; ++i) {
-    if (a.tokens[i] != b.tokens[i]) n = i;
-  }
-  for (size_t i = 0; i < std::max(a.rows.size(), b.rows.size()); ++i) {
-    const bool both = i < a.rows.size() && i < b.rows.size();
-    if (both && a.rows[i].first == b.rows[i].first &&
-        a.rows[i].rows->view == b.rows[i].rows->view) {
-      continue;
-    }
-    if (i < a.rows.size()) n = std::min(n, a.rows[i].first);
-    if (i < b.rows.size()) n = std::min(n, b.rows[i].first);
-    break;
-  }
+  const size_t least = std::min(a.tokens.size(), b.tokens.size());
+  size_t n = 0;
+  while (n < least && a.tokens[n] == b.tokens[n]) ++n;
+  n = std::min(n, engine::first_row_difference(a.rows, b.rows));
   // Never between the rows of a view.
   for (const Prompt::Rows& r : a.rows) {
     if (r.first < n && n < r.first + r.rows->n_rows) n = r.first;
@@ -226,7 +179,6 @@ Result<std::vector<Label>> choose_labels(const Text& text, size_t n) {
 }
 
 Result<Prompts> make_prompts(Engine* engine, const Text& text, const DecisionRequest& request) {
-  const std::string state = marks_in_front(request) + state_text(request.state);
   size_t most = 0;
   for (const Question& question : request.questions) {
     if (!is_settled(question)) most = std::max(most, question.options.size());
@@ -234,19 +186,34 @@ Result<Prompts> make_prompts(Engine* engine, const Text& text, const DecisionReq
   Prompts prompts;
   if (most == 0) return prompts;
   OKIBI_ASSIGN_OR_RETURN(const std::vector<Label> labels, choose_labels(text, most));
+  std::string state = state_text(request.state);
+  std::vector<std::string> texts;  // beside prompts.asked
+  std::vector<bool> mentioned(request.pictures.size());
+  note_pictures(state, &mentioned);
   for (size_t i = 0; i < request.questions.size(); ++i) {
     const Question& question = request.questions[i];
     if (is_settled(question)) continue;
     for (std::vector<size_t>& order : orders_of(question, request.order)) {
-      auto prompt =
-          encode_message(engine, text, request, state + question_text(question, order, labels));
-      if (!prompt.ok()) {
-        return prompt.status().with_context("question " + quote_for_message(question.id));
-      }
-      AskedPrompt asked{i, std::move(order), std::move(prompt).value(), {}};
+      texts.push_back(question_text(question, order, labels));
+      note_pictures(texts.back(), &mentioned);
+      AskedPrompt asked{.question = i, .order = std::move(order)};
       for (size_t k = 0; k < asked.order.size(); ++k) asked.labels.push_back(labels[k].id);
       prompts.asked.push_back(std::move(asked));
     }
+  }
+  std::string in_front;
+  for (size_t i = 0; i < mentioned.size(); ++i) {
+    if (!mentioned[i]) in_front += picture_mark(i);
+  }
+  state = in_front + state;
+  for (size_t i = 0; i < prompts.asked.size(); ++i) {
+    AskedPrompt& asked = prompts.asked[i];
+    auto prompt = encode_message(engine, text, request, state + texts[i]);
+    if (!prompt.ok()) {
+      return prompt.status().with_context("question " +
+                                          quote_for_message(request.questions[asked.question].id));
+    }
+    asked.prompt = std::move(prompt).value();
   }
   // What every question on this state begins with, whatever it asks: so the state that is kept for
   // the next request does not depend on this one's questions.
@@ -261,18 +228,3 @@ Result<Prompts> make_prompts(Engine* engine, const Text& text, const DecisionReq
 }
 
 }  // namespace okibi::decision
-
-namespace okibi {
-
-std::string make_picture_marker() {
-  std::random_device random;
-  std::string marker = "<okibi-picture-";
-  for (int i = 0; i < 4; ++i) marker += fmt::format("{:08x}", static_cast<uint32_t>(random()));
-  return marker + "-";
-}
-
-std::string picture_mark(std::string_view marker, size_t index) {
-  return fmt::format("{}{};", marker, index);
-}
-
-}  // namespace okibi

@@ -189,7 +189,9 @@ Result<QuestionFile> parse_question_file(std::string_view json) {
   const JsonValue* inner = value.find("questions");
   const JsonValue* type = inner != nullptr ? inner->find("type") : nullptr;
   const bool is_body = inner != nullptr && !(type != nullptr && type->is(Kind::kString));
-  OKIBI_ASSIGN_OR_RETURN(file.questions, read_questions(is_body ? *inner : value));
+  const JsonValue& questions = is_body ? *inner : value;
+  OKIBI_ASSIGN_OR_RETURN(file.questions, read_questions(questions));
+  file.json = to_json(questions);
   if (const JsonValue* state = is_body ? value.find("state") : nullptr) {
     if (!is_text(*state, false)) {
       return invalid_argument(

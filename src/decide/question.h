@@ -19,6 +19,7 @@ constexpr size_t kMaxLevels = 10;
 // API's bodies have, whose state is taken along.
 struct QuestionFile {
   std::vector<Question> questions;
+  std::string json;  // of the questions object
   std::optional<std::string> state;
 };
 Result<QuestionFile> parse_question_file(std::string_view json);

@@ -49,16 +49,13 @@ Result<std::vector<MemoryPlan::Row>> plan_vision(const EngineOptions& options,
 
 // Everything that can be known and refused without loading a weight.
 Result<Opened> open_and_plan(const EngineOptions& options) {
-  for (const auto& [name, mib] : {std::pair{"state", options.state_cache_mib},
-                                  std::pair{"answer", options.answer_cache_mib}}) {
+  for (const auto& [name, mib] :
+       {std::pair{"vision", options.vision_cache_mib}, std::pair{"state", options.state_cache_mib},
+        std::pair{"answer", options.answer_cache_mib}}) {
     if (mib < 0 || mib > kMaxCacheMib) {
       return invalid_argument(
           fmt::format("{} cache of {} MiB: expected 0 (off) to {}", name, mib, kMaxCacheMib));
     }
-  }
-  if (options.vision_cache_mib < 0 || options.vision_cache_mib > kMaxCacheMib) {
-    return invalid_argument(fmt::format("vision cache of {} MiB: expected 0 (off) to {}",
-                                        options.vision_cache_mib, kMaxCacheMib));
   }
   OKIBI_ASSIGN_OR_RETURN(gguf::File file, gguf::File::open(options.model_path));
   OKIBI_ASSIGN_OR_RETURN(std::unique_ptr<ops::Backend> backend,

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "engine/engine_state.h"
+#include "engine/picture_rows.h"
 #include "engine/scheduler.h"
 #include "reuse/vision_cache.h"
 
@@ -24,17 +25,6 @@ using PictureRows = std::vector<Prompt::Rows>;
 // Forgets the rows that begin at position n or later.
 void cut_rows(PictureRows& rows, size_t n) {
   std::erase_if(rows, [n](const Prompt::Rows& r) { return r.first >= n; });
-}
-
-// Whether the first n positions hold the same pictures.
-bool have_same_rows(const PictureRows& a, const PictureRows& b, size_t n) {
-  size_t i = 0;
-  for (; i < a.size() && a[i].first < n; ++i) {
-    if (i >= b.size() || a[i].first != b[i].first || a[i].rows->view != b[i].rows->view) {
-      return false;
-    }
-  }
-  return i >= b.size() || b[i].first >= n;
 }
 
 }  // namespace
@@ -88,25 +78,11 @@ struct Session::State {
     checkpoints.push_back(sequence->clone());
   }
 
-  // The rows that stand at positions [first, first + n); none when no picture is there.
-  void list_embeddings(size_t first, size_t n, std::vector<const float*>* embeddings) const {
-    embeddings->clear();
-    for (const Prompt::Rows& r : rows) {
-      const size_t begin = std::max(first, r.first);
-      const size_t end = std::min(first + n, r.first + r.rows->n_rows);
-      if (begin >= end) continue;
-      embeddings->resize(n, nullptr);
-      for (size_t i = begin; i < end; ++i) {
-        (*embeddings)[i - first] = r.rows->row(static_cast<uint32_t>(i - r.first));
-      }
-    }
-  }
-
   // Appends tokens, with the rows that `rows` has for their positions.
   Status run(std::span<const TokenId> tokens, const AppendOptions& options) {
     work.sequence = &*sequence;
     work.tokens.assign(tokens.begin(), tokens.end());
-    list_embeddings(sequence->n_tokens(), tokens.size(), &work.embeddings);
+    engine::list_embeddings(rows, sequence->n_tokens(), tokens.size(), &work.embeddings);
     work.priority = options.priority;
     work.max_chunk = options.max_chunk;
     work.cancel = options.cancel;
@@ -220,7 +196,7 @@ Status Session::restore(const Snapshot& snapshot) {
       const auto& now = state_->sequence->tokens();
       return c.n_tokens() > now.size() ||
              !std::equal(c.tokens().begin(), c.tokens().end(), now.begin()) ||
-             !have_same_rows(state_->rows, snapshot.state_->rows, c.n_tokens());
+             engine::first_row_difference(state_->rows, snapshot.state_->rows) < c.n_tokens();
     });
   });
   state_->rows = snapshot.state_->rows;

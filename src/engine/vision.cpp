@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "engine/vision_tokens.h"
 #include "image/picture.h"
+#include "reuse/key_space.h"
 
 namespace okibi::engine {
 namespace {
@@ -104,7 +105,7 @@ Result<Picture> Vision::encode(Scheduler& scheduler, std::span<const uint8_t> fi
                                const std::string& scope, uint32_t max_tokens) {
   const double start = seconds_now();
   const Sha256 file_digest = image::file_digest(file);
-  const Sha256 space = reuse::vision_key_space(scope, identity_);
+  const Sha256 space = reuse::key_space(scope, identity_);
   std::vector<image::View> views;  // empty while nobody needed the pixels here
   auto outcome = reuse::VisionCache::Outcome::kHit;
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<const reuse::PictureLayout> layout,
@@ -152,7 +153,7 @@ Result<Picture> Vision::find(const std::string& sha256, const std::string& scope
     return invalid_argument("a picture's SHA-256 is 64 hexadecimal digits, found \"" +
                             sha256.substr(0, 80) + "\"");
   }
-  const Sha256 space = reuse::vision_key_space(scope, identity_);
+  const Sha256 space = reuse::key_space(scope, identity_);
   const Status unknown = not_found("the picture sha256:" + to_hex(file) +
                                    " is not known here (any more); send its bytes");
   const auto layout = cache_.find_layout(file_key(file, space));

@@ -1,20 +1,9 @@
 #include "reuse/vision_cache.h"
 
 #include <cstring>
-#include <string>
 #include <utility>
 
 namespace okibi::reuse {
-
-// The scope's length stands before it, so that no scope and identity run into each other.
-Sha256 vision_key_space(std::string_view scope, const Sha256& identity) {
-  const std::string length = std::to_string(scope.size()) + ":";
-  Sha256Stream stream;
-  stream.update({reinterpret_cast<const uint8_t*>(length.data()), length.size()});
-  stream.update({reinterpret_cast<const uint8_t*>(scope.data()), scope.size()});
-  stream.update(identity);
-  return stream.finish();
-}
 
 // The digests are uniform already; scope and level still have to separate.
 size_t VisionCache::KeyHash::operator()(const Key& key) const {

@@ -53,13 +53,11 @@ struct PictureLayout {
   uint64_t bytes() const { return sizeof *this + views.capacity() * sizeof(View); }
 };
 
-// A key begins with scope and numeric identity: entries of other scopes or engines cannot be met.
 struct VisionKey {
-  Sha256 space = {};
+  Sha256 space = {};  // key_space
   Sha256 content = {};
   bool operator==(const VisionKey&) const = default;
 };
-Sha256 vision_key_space(std::string_view scope, const Sha256& identity);
 
 enum class VisionLevel : uint8_t { kBytes, kView };  // L0, L1
 constexpr size_t kNVisionLevels = 2;

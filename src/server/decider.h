@@ -13,12 +13,10 @@
 
 namespace okibi::server {
 
-enum class Order { kOff, kTwo, kAll };
-
 // What accompanies a request without being in its body.
 struct JobOptions {
   std::string scope;  // callers of different scopes share nothing that is kept
-  Order order = Order::kOff;
+  OptionOrder order = OptionOrder::kOff;
   bool calibrate = true;
   bool want_detail = false;
   const std::atomic<bool>* cancel = nullptr;  // set when the client has gone
@@ -32,9 +30,9 @@ struct Answers {
   DecisionResult result;  // in question order
   uint32_t n_cached_tokens = 0, n_cache_write_tokens = 0;
   LevelUse files, views, prefixes, answers;  // what was reused, per level
-  double decode_ms = 0, resize_ms = 0, encode_ms = 0;
+  double decode_ms = 0, encode_ms = 0;       // decoding with resizing
   bool is_calibrated = false;
-  Order order = Order::kOff;
+  OptionOrder order = OptionOrder::kOff;
 };
 
 struct ModelCard {

@@ -30,44 +30,15 @@ ModelCard make_card(const Engine& engine, const EngineDeciderOptions& options) {
           .has_vision = engine.has_vision()};
 }
 
-OptionOrder order_of(Order order) {
-  return order == Order::kTwo   ? OptionOrder::kTwo
-         : order == Order::kAll ? OptionOrder::kAll
-                                : OptionOrder::kOff;
-}
-
-// The wire's marks as the decision's: both stand for pictures in texts.
-std::string with_marks_of(std::string_view marker, std::string_view text) {
-  std::string out;
-  for (const Piece& piece : split_marks(text)) {
-    out += piece.image < 0 ? std::string(piece.text)
-                           : picture_mark(marker, static_cast<size_t>(piece.image));
-  }
-  return out;
-}
-
 DecisionRequest to_decision(const WireRequest& request, const JobOptions& options,
                             const std::optional<Calibration>& calibration) {
   DecisionRequest out{.state = request.state,
                       .questions = request.questions,
                       .want_outside_mass = options.want_detail,
-                      .order = order_of(options.order),
+                      .order = options.order,
                       .scope = options.scope,
                       .cancel = options.cancel};
   if (options.calibrate) out.calibration = calibration;
-  if (request.images.empty()) return out;
-  out.picture_marker = make_picture_marker();
-  const auto convert = [&](std::string* text) { *text = with_marks_of(out.picture_marker, *text); };
-  convert(&out.state);
-  for (Question& question : out.questions) {
-    convert(&question.id);
-    convert(&question.instructions);
-    for (Option& option : question.options) {
-      convert(&option.key);
-      convert(&option.description);
-      convert(&option.json);
-    }
-  }
   return out;
 }
 
@@ -92,9 +63,12 @@ class EngineDecider : public Decider {
     const DecisionResult& result = answers.result;
     answers.n_cached_tokens = result.n_known_prefix_tokens;
     answers.n_cache_write_tokens = result.n_prefix_tokens - result.n_known_prefix_tokens;
-    answers.prefixes = {.hits = result.n_known_prefix_tokens > 0,
-                        .misses = result.n_known_prefix_tokens == 0};
+    if (result.n_prefix_tokens > 0) {
+      answers.prefixes = {.hits = result.n_known_prefix_tokens > 0,
+                          .misses = result.n_known_prefix_tokens == 0};
+    }
     for (const Answer& answer : result.answers) {
+      if (answer.n_suffix_tokens == 0) continue;  // one outcome: nothing to compute or to know
       (answer.was_kept ? answers.answers.hits : answers.answers.misses) += 1;
       answers.is_calibrated = answers.is_calibrated || answer.is_calibrated;
     }

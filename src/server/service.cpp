@@ -74,7 +74,6 @@ std::string server_timing(double queue_ms, double parse_ms, const Answers& answe
     if (ms > 0) out += fmt::format(", {};dur={:.2f}", name, ms);
   };
   add("decode", answers.decode_ms);
-  add("resize", answers.resize_ms);
   add("encode", answers.encode_ms);
   add("tokenize", t.tokenize_ms);
   add("prefill", t.prefix_ms);
@@ -190,9 +189,9 @@ std::optional<ApiError> Service::read_options(const HttpHead& head, JobOptions* 
   const std::string_view order = head.header("x-okibi-order");
   const std::string_view calibration = head.header("x-okibi-calibration");
   const std::string_view detail = head.header("x-okibi-detail");
-  if (order == "two") options->order = Order::kTwo;
-  if (order == "all") options->order = Order::kAll;
-  if (!order.empty() && order != "off" && options->order == Order::kOff) {
+  if (order == "two") options->order = OptionOrder::kTwo;
+  if (order == "all") options->order = OptionOrder::kAll;
+  if (!order.empty() && order != "off" && options->order == OptionOrder::kOff) {
     return make_error(422, "INVALID_HEADER", "X-Okibi-Order is off, two or all");
   }
   if (!calibration.empty() && calibration != "on" && calibration != "off") {

@@ -92,8 +92,8 @@ std::string detail(const WireRequest& request, const Answers& answers) {
 
 }  // namespace
 
-std::string_view order_name(Order order) {
-  return order == Order::kTwo ? "two" : order == Order::kAll ? "all" : "off";
+std::string_view order_name(OptionOrder order) {
+  return order == OptionOrder::kTwo ? "two" : order == OptionOrder::kAll ? "all" : "off";
 }
 
 std::string response_body(const WireRequest& request, const Answers& answers, const ModelCard& card,

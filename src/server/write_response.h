@@ -14,6 +14,6 @@ std::string response_body(const WireRequest& request, const Answers& answers, co
 // GET /v1/models: TypeSafe's list and OpenAI's in one body.
 std::string models_body(const ModelCard& card);
 
-std::string_view order_name(Order order);  // "off", "two", "all"
+std::string_view order_name(OptionOrder order);  // "off", "two", "all"
 
 }  // namespace okibi::server

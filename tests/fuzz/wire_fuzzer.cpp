@@ -4,14 +4,15 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "decide/picture_marks.h"
 #include "server/wire/read_request.h"
 
 namespace {
 
 void check_marks(const okibi::server::WireRequest& request, std::string_view text) {
-  for (const okibi::server::Piece& piece : okibi::server::split_marks(text)) {
-    if (piece.image >= static_cast<int>(request.images.size())) std::abort();
-    if (piece.image < 0 && piece.text.empty()) std::abort();
+  for (const okibi::decision::TextPiece& piece : okibi::decision::split_at_marks(text)) {
+    if (piece.picture && *piece.picture >= request.images.size()) std::abort();
+    if (piece.text.empty()) std::abort();
   }
 }
 

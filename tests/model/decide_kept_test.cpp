@@ -3,19 +3,29 @@
 #include <gtest/gtest.h>
 
 #include "decide/decide.h"
+#include "model/picture_files.h"
 #include "okibi/decision.h"
 #include "okibi/session.h"
 
 namespace okibi {
 namespace {
 
-std::shared_ptr<Engine> open(int64_t state_mib, int64_t answer_mib, uint32_t n_ctx = 2048) {
-  auto engine = Engine::open({.model_path = OKIBI_GOLDEN_DIR "/lfm2vl-tiny/lfm2vl-tiny-f32.gguf",
-                              .state_cache_mib = state_mib,
-                              .answer_cache_mib = answer_mib,
-                              .n_threads = 1,
-                              .n_ctx = n_ctx,
-                              .n_sessions = 1});
+const std::string kTiny = OKIBI_GOLDEN_DIR "/lfm2vl-tiny/";
+const std::string kTinyModel = kTiny + "lfm2vl-tiny-f32.gguf";
+const std::string kSmolLm2 =
+    OKIBI_SOURCE_DIR "/models/downloads/SmolLM2-135M-Instruct.Q4_1.gguf";  // family llama
+
+std::shared_ptr<Engine> open(int64_t state_mib, int64_t answer_mib, uint32_t n_ctx = 2048,
+                             const std::string& model = kTinyModel, int n_threads = 1) {
+  const bool has_vision = model == kTinyModel;
+  auto engine =
+      Engine::open({.model_path = model,
+                    .mmproj_path = has_vision ? kTiny + "mmproj-lfm2vl-tiny-f32.gguf" : "",
+                    .state_cache_mib = state_mib,
+                    .answer_cache_mib = answer_mib,
+                    .n_threads = n_threads,
+                    .n_ctx = n_ctx,
+                    .n_sessions = 1});
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return engine.ok() ? *engine : nullptr;
 }
@@ -76,6 +86,74 @@ TEST(DecideKept, KeptAnswersAreTheComputedOnes) {
   const DecisionResult third = decided(*warm, request);
   EXPECT_FALSE(third.answers[0].was_kept);
   expect_same(first, third);
+}
+
+// Every family, one and two threads: computed, after a kept state, and kept.
+TEST(DecideKept, EveryFamilyAndThreadCountAgrees) {
+  for (const std::string& model : {kTinyModel, kSmolLm2}) {
+    SCOPED_TRACE(model);
+    const auto cold = open(0, 0, 2048, model), warm = open(64, 4, 2048, model, 2);
+    ASSERT_TRUE(cold != nullptr && warm != nullptr);
+    for (const char* word : {"hot", "loud", "hot"}) {
+      const DecisionRequest request = request_about(kState, word);
+      expect_same(decided(*cold, request), decided(*warm, request));
+    }
+    EXPECT_EQ(warm->decision_cache_stats().states.hits, 1u);
+    // The third request whole, and the choice, whose words are always the same, in the second.
+    EXPECT_EQ(warm->decision_cache_stats().answers.hits, 4u);
+  }
+}
+
+DecisionRequest request_about_picture(Engine& engine, uint32_t seed, const std::string& word) {
+  DecisionRequest request = request_about(kState, word);
+  auto picture = engine.encode_picture(testing::busy_png(64, 64, seed));
+  EXPECT_TRUE(picture.ok()) << picture.status().message();
+  request.pictures = {*std::move(picture)};
+  return request;
+}
+
+// Pictures of one size have one and the same token ids: only their views tell them apart.
+TEST(DecideKept, StatesWithPicturesAreTheirOwn) {
+  for (const int n_threads : {1, 2}) {
+    const auto cold = open(0, 0), warm = open(64, 4, 2048, kTinyModel, n_threads);
+    ASSERT_TRUE(cold != nullptr && warm != nullptr);
+    std::vector<DecisionResult> results;
+    for (const uint32_t seed : {1u, 2u, 1u, 2u}) {
+      for (const char* word : {"hot", "loud"}) {
+        const DecisionResult computed = decided(*cold, request_about_picture(*cold, seed, word));
+        results.push_back(decided(*warm, request_about_picture(*warm, seed, word)));
+        expect_same(computed, results.back());
+      }
+    }
+    EXPECT_NE(results[0].answers[0].label_logits_hash, results[2].answers[0].label_logits_hash);
+    EXPECT_EQ(warm->decision_cache_stats().states.entries, 2u);
+    EXPECT_EQ(results[4].n_known_prefix_tokens, results[4].n_prefix_tokens);
+  }
+}
+
+// A picture stands once: in front, or where a text names it, an option's key included.
+TEST(DecideKept, PicturesStandWhereTheyAreNamed) {
+  const auto engine = open(0, 0);
+  ASSERT_NE(engine, nullptr);
+  const auto n_views = [&](const DecisionRequest& request) {
+    const auto prompts = decision::make_prompts(engine.get(), engine->text(), request);
+    EXPECT_TRUE(prompts.ok()) << prompts.status().message();
+    std::vector<size_t> n;
+    for (const auto& asked : prompts->asked) n.push_back(asked.prompt.rows.size());
+    return n;
+  };
+  DecisionRequest request = request_about_picture(*engine, 1, "hot");
+  EXPECT_EQ(n_views(request), (std::vector<size_t>{1, 1, 1}));
+  request.state = "before " + picture_mark(0) + " and " + picture_mark(0);
+  EXPECT_EQ(n_views(request), (std::vector<size_t>{2, 2, 2}));
+  request.state = "no picture";
+  request.questions[1].options[0].key = picture_mark(0);
+  EXPECT_EQ(n_views(request), (std::vector<size_t>{0, 1, 0}));
+  // Not a mark, and no text either.
+  request.questions[1].options[0].key = "\xff";
+  const auto refused = decision::make_prompts(engine.get(), engine->text(), request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("not UTF-8"), std::string::npos);
 }
 
 // The outside mass was not known when the answer was kept.

@@ -51,7 +51,6 @@ DecisionRequest request_of(Engine& engine, const nlohmann::ordered_json& recorde
   EXPECT_TRUE(picture.ok() && questions.ok());
   DecisionRequest request{.state = recorded["state"], .questions = *std::move(questions)};
   request.pictures = {*std::move(picture)};
-  request.picture_marker = make_picture_marker();
   return request;
 }
 

@@ -50,7 +50,7 @@ TEST(SystemOneBody, ImagesStandBeforeTheState) {
   const Outcome out =
       read(fmt::format(R"({{"state": "a", "images": ["{}", "AAAA"], {}}})", kPicture, kNoul));
   ASSERT_EQ(out.error.status, 0) << out.error.message;
-  EXPECT_EQ(out.request.state, image_mark(0) + image_mark(1) + "\na");
+  EXPECT_EQ(out.request.state, picture_mark(0) + picture_mark(1) + "\na");
   EXPECT_EQ(out.request.images[0].bytes, "\x89PNG\r\n\x1a\n");
 }
 
@@ -63,7 +63,7 @@ TEST(SystemOneBody, ChatPartsKeepTheirOrder) {
       kPicture));
   ASSERT_EQ(out.error.status, 0) << out.error.message;
   EXPECT_EQ(out.request.state,
-            "before\n" + image_mark(0) + "\nbetween\nUser: " + image_mark(1) + "\n{\"k\": 1}");
+            "before\n" + picture_mark(0) + "\nbetween\nUser: " + picture_mark(1) + "\n{\"k\": 1}");
 }
 
 TEST(SystemOneBody, ListsWithoutPicturesAreJson) {
@@ -73,7 +73,7 @@ TEST(SystemOneBody, ListsWithoutPicturesAreJson) {
 
 TEST(SystemOneBody, AnImageMemberIsAPicture) {
   const Outcome out = read_state(fmt::format(R"({{"text": "Dock", "image": "{}"}})", kPicture));
-  EXPECT_EQ(out.request.state, image_mark(0) + "\nDock");
+  EXPECT_EQ(out.request.state, picture_mark(0) + "\nDock");
   EXPECT_EQ(read_state(R"({"image": "of a cat"})").request.state, R"({"image": "of a cat"})");
 }
 
@@ -101,7 +101,7 @@ TEST(SystemOneBody, TheLongestNameWins) {
         "abc": {"type": "image", "data_base64": "AAAC"}}, )" +
       kNoul + "}");
   ASSERT_EQ(out.error.status, 0) << out.error.message;
-  EXPECT_EQ(out.request.state, image_mark(0) + " " + image_mark(1) + " " + image_mark(2));
+  EXPECT_EQ(out.request.state, picture_mark(0) + " " + picture_mark(1) + " " + picture_mark(2));
 }
 
 TEST(SystemOneBody, KeysAndLevelsAreEchoedAsTheyWere) {
@@ -111,16 +111,16 @@ TEST(SystemOneBody, KeysAndLevelsAreEchoedAsTheyWere) {
       "s": {"type": "score", "criteria": [{"see": "pic"}, "b"]}}})");
   ASSERT_EQ(out.error.status, 0) << out.error.message;
   EXPECT_EQ(out.request.echoes[0].options[0], "\"pic\"");
-  EXPECT_EQ(out.request.questions[0].options[0].key, image_mark(0));
-  EXPECT_EQ(out.request.questions[0].options[1].description, "a " + image_mark(0));
+  EXPECT_EQ(out.request.questions[0].options[0].key, picture_mark(0));
+  EXPECT_EQ(out.request.questions[0].options[1].description, "a " + picture_mark(0));
   EXPECT_EQ(out.request.echoes[1].options[0], "{\"see\": \"pic\"}");
   EXPECT_EQ(out.request.questions[1].options[0].description,
-            "{\"see\": \"" + image_mark(0) + "\"}");
+            "{\"see\": \"" + picture_mark(0) + "\"}");
 }
 
 TEST(SystemOneBody, NoTextCanForgeAMark) {
   // The byte of marks is not UTF-8, so JSON with it is refused.
-  EXPECT_EQ(read_state("\"" + image_mark(0) + "\"").error.status, 400);
+  EXPECT_EQ(read_state("\"" + picture_mark(0) + "\"").error.status, 400);
 }
 
 struct Refused {

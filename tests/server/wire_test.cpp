@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
+#include "decide/picture_marks.h"
 #include "server/wire/read_request.h"
 #include "server/wire_cases.h"
 #include "server/write_response.h"
@@ -38,9 +39,9 @@ bool is_refused_here(const WireCase& c) {
 // The text that marks stand for, with every image's digest in its place.
 std::string with_digests(const WireRequest& request, std::string_view text) {
   std::string out;
-  for (const Piece& piece : split_marks(text)) {
-    out += piece.image < 0 ? std::string(piece.text)
-                           : "[" + request.images.at(piece.image).sha256 + "]";
+  for (const decision::TextPiece& piece : decision::split_at_marks(text)) {
+    out += !piece.picture ? std::string(piece.text)
+                          : "[" + request.images.at(*piece.picture).sha256 + "]";
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // The cache of pictures: one computation per key however many ask, honest bytes, pins, errors that
 // leave nothing behind, and keys that keep scopes, models and shapes apart.
 #include "reuse/vision_cache.h"
+#include "reuse/key_space.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ Sha256 digest_of(const std::string& text) {
 
 VisionKey key_of(const std::string& content, const std::string& scope = "",
                  const std::string& identity = "model") {
-  return {vision_key_space(scope, digest_of(identity)), digest_of(content)};
+  return {key_space(scope, digest_of(identity)), digest_of(content)};
 }
 
 ViewRows make_rows(float value, uint32_t n_rows = 4) {
@@ -83,7 +84,7 @@ TEST(VisionCache, KeysSeparateScopesModelsContentsAndLevels) {
   }
   EXPECT_EQ(a.n_computed, 5);
   // A scope cannot be continued into the identity.
-  EXPECT_NE(vision_key_space("ab", digest_of("c")), vision_key_space("a", digest_of("bc")));
+  EXPECT_NE(key_space("ab", digest_of("c")), key_space("a", digest_of("bc")));
   Outcome outcome;
   bool computed = false;
   auto layout = cache.layout(

@@ -119,7 +119,7 @@ std::string Images::marked(std::string_view text) {
     }
     Name& name = names_[*found];
     name.mentioned = true;
-    out += image_mark(name.image);
+    out += picture_mark(name.image);
     text.remove_prefix(name.text.size());
   }
   return out;

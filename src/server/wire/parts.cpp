@@ -135,7 +135,7 @@ bool PartsReader::read_part(const JsonValue& part, const std::vector<std::string
     for (size_t i = 1; i < loc.size(); ++i) where += (i > 1 ? "." : "") + loc[i];
     const auto image = images.add_source(where, source->text, /*bare_allowed=*/false, error);
     if (!image) return false;
-    *out += image_mark(*image);
+    *out += picture_mark(*image);
     return read_breakpoint(part, loc, *out);
   }
   if (!is_plain && !is_reply && role != "tool" && name == "input_json") {

@@ -1,6 +1,6 @@
 // What a client asked, independent of which API and which body form it used: texts, pictures and
 // typed questions, and what of the request has to be echoed in the answer. Pictures stand inside
-// texts as marks (below). Knows nothing of HTTP or of the engine.
+// texts as marks (picture_mark). Knows nothing of HTTP or of the engine.
 #pragma once
 
 #include <cstddef>
@@ -42,17 +42,5 @@ struct WireRequest {
   bool explicit_prefixes = false;  // only those
   std::string cache_key;           // partitions what is kept
 };
-
-// A mark is image i's place in a text: its number between two bytes that UTF-8 never has, so no
-// client's text can hold one.
-constexpr char kMarkByte = '\xff';
-std::string image_mark(size_t image);
-
-// A text with marks as pieces: words, or the number of an image.
-struct Piece {
-  std::string_view text;
-  int image = -1;
-};
-std::vector<Piece> split_marks(std::string_view text);
 
 }  // namespace okibi::server

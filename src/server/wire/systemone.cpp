@@ -258,7 +258,7 @@ class Reader {
       const auto image = images_.add_source(fmt::format("images.{}", i), item.text,
                                             /*bare_allowed=*/true, &error_);
       if (!image) return false;
-      leading_ += image_mark(*image);
+      leading_ += picture_mark(*image);
     }
     return true;
   }
@@ -383,7 +383,7 @@ class Reader {
     const auto image = images_.add_source("state.image", state.find("image")->text,
                                           /*bare_allowed=*/false, &error_);
     if (!image) return false;
-    *text = image_mark(*image);
+    *text = picture_mark(*image);
     JsonValue rest{.kind = Kind::kObject};
     for (size_t i = 0; i < state.keys.size(); ++i) {
       if (state.keys[i] == "image") continue;
