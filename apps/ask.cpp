@@ -158,10 +158,12 @@ Result<bool> compare_separate(Engine& engine, const DecisionRequest& request,
   return n_same == request.questions.size();
 }
 
-Result<DecisionRequest> read_request(const Flags& flags) {
+// `questions_json`, where wanted: the questions as the file has them, which is what a server reads.
+Result<DecisionRequest> read_request(const Flags& flags, std::string* questions_json = nullptr) {
   OKIBI_ASSIGN_OR_RETURN(const std::string json, read_text(flags.questions_path));
   auto file = decision::parse_question_file(json);
   if (!file.ok()) return file.status().with_context(flags.questions_path);
+  if (questions_json != nullptr) *questions_json = std::move(file->json);
   DecisionRequest request{.questions = std::move(file->questions),
                           .want_outside_mass = flags.outside_mass,
                           .order = flags.order,
@@ -190,19 +192,9 @@ Result<DecisionRequest> read_request(const Flags& flags) {
   return request;
 }
 
-// The questions as the file has them, which is what a server reads.
-Result<std::string> read_questions_json(const Flags& flags) {
-  OKIBI_ASSIGN_OR_RETURN(const std::string text, read_text(flags.questions_path));
-  OKIBI_ASSIGN_OR_RETURN(const decision::JsonValue json, decision::parse_json(text));
-  const decision::JsonValue* inner = json.find("questions");
-  const bool is_body =
-      inner != nullptr && !(inner->find("type") != nullptr && inner->find("type")->items.empty());
-  return decision::to_json(is_body ? *inner : json);
-}
-
 Result<int> ask_by_url(const Flags& flags) {
-  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags));
-  OKIBI_ASSIGN_OR_RETURN(const std::string questions, read_questions_json(flags));
+  std::string questions;
+  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags, &questions));
   std::string key;
   if (!flags.key_path.empty()) {
     OKIBI_ASSIGN_OR_RETURN(key, read_text(flags.key_path));
@@ -224,14 +216,14 @@ Result<std::vector<Picture>> show_pictures(Engine& engine, const Flags& flags) {
   std::vector<Picture> pictures;
   for (const std::string& path : flags.pictures) {
     OKIBI_ASSIGN_OR_RETURN(std::vector<Picture> one, encode_pictures(engine, {path}));
-    const Picture* picture = &one[0];
+    const Picture& picture = one[0];
     fmt::print(stderr,
                "{}: {} x {}, {} view{}, {} tokens | decoded in {:.1f} ms{} | {} encoded, {} known, "
                "{:.1f} ms\n",
-               path, picture->width, picture->height, picture->views.size(),
-               picture->views.size() == 1 ? "" : "s", picture->n_image_tokens,
-               1e3 * picture->decode_seconds, picture->file_was_known ? " (known)" : "",
-               picture->views_encoded, picture->views_known, 1e3 * picture->encode_seconds);
+               path, picture.width, picture.height, picture.views.size(),
+               picture.views.size() == 1 ? "" : "s", picture.n_image_tokens,
+               1e3 * picture.decode_seconds, picture.file_was_known ? " (known)" : "",
+               picture.views_encoded, picture.views_known, 1e3 * picture.encode_seconds);
     pictures.push_back(std::move(one[0]));
   }
   return pictures;
@@ -286,7 +278,8 @@ void add_ask(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("ask", "answer typed questions about a text");
   flags->engine.add(command);
   command->get_option("--model")->required(false);
-  command->add_option("--url", flags->url, "ask this server (http://host:port) and no model");
+  CLI::Option* url =
+      command->add_option("--url", flags->url, "ask this server (http://host:port) and no model");
   command->add_option("--key", flags->key_path, "file with the key to show to the server")
       ->type_name("FILE");
   CLI::Option* state =
@@ -328,6 +321,11 @@ void add_ask(CLI::App& app, int* exit_code) {
   command->add_option("--repeat", flags->repeat, "ask this often and report median times")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  // What a server does not get from here yet is refused, not forgotten.
+  for (const char* name : {"--image", "--order", "--calibration", "--fresh", "--input",
+                           "--outside-mass", "--separate"}) {
+    url->excludes(command->get_option(name));
+  }
   command->callback([flags, exit_code, state] {
     flags->has_state = state->count() > 0;
     const Result<int> code = ask(*flags);

@@ -23,13 +23,11 @@ void EngineFlags::add(CLI::App* command) {
       ->capture_default_str();
   command
       ->add_option("--state-cache", options.state_cache_mib,
-                   "MiB of prefilled states kept for the next decision; 0: none")
-      ->check(CLI::Range(0, 4096))
+                   "MiB of prefilled states kept for the next decision, 0 (none) to 4096")
       ->capture_default_str();
   command
       ->add_option("--answer-cache", options.answer_cache_mib,
-                   "MiB of label logits kept for identical questions; 0: none")
-      ->check(CLI::Range(0, 4096))
+                   "MiB of label logits kept for identical questions, 0 (none) to 4096")
       ->capture_default_str();
   command->add_option("--cpu", options.cpu_level, "instruction-set level; default: the host's best")
       ->check(CLI::IsMember({"reference", "avx2", "avx512", "amx"}));
