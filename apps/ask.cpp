@@ -16,8 +16,8 @@
 #include "apps/ask_server.h"
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
+#include "apps/pictures.h"
 #include "apps/printable.h"
-#include "apps/state_lines.h"
 #include "apps/terminal.h"
 #include "decide/question.h"
 #include "okibi/decision.h"
@@ -211,24 +211,6 @@ Result<int> ask_by_url(const Flags& flags) {
   return 0;
 }
 
-// The pictures of the command line, encoded; how long that took goes to standard error.
-Result<std::vector<Picture>> show_pictures(Engine& engine, const Flags& flags) {
-  std::vector<Picture> pictures;
-  for (const std::string& path : flags.pictures) {
-    OKIBI_ASSIGN_OR_RETURN(std::vector<Picture> one, encode_pictures(engine, {path}));
-    const Picture& picture = one[0];
-    fmt::print(stderr,
-               "{}: {} x {}, {} view{}, {} tokens | decoded in {:.1f} ms{} | {} encoded, {} known, "
-               "{:.1f} ms\n",
-               path, picture.width, picture.height, picture.views.size(),
-               picture.views.size() == 1 ? "" : "s", picture.n_image_tokens,
-               1e3 * picture.decode_seconds, picture.file_was_known ? " (known)" : "",
-               picture.views_encoded, picture.views_known, 1e3 * picture.encode_seconds);
-    pictures.push_back(std::move(one[0]));
-  }
-  return pictures;
-}
-
 Result<int> ask(const Flags& flags) {
   if (!flags.url.empty()) return ask_by_url(flags);
   if (flags.engine.options.model_path.empty()) {
@@ -245,7 +227,10 @@ Result<int> ask(const Flags& flags) {
   std::optional<DecisionResult> result;
   bool agrees = true;
   for (int i = 0; i < flags.repeat; ++i) {
-    OKIBI_ASSIGN_OR_RETURN(request.pictures, show_pictures(*engine, flags));
+    OKIBI_ASSIGN_OR_RETURN(request.pictures, encode_pictures(*engine, flags.pictures));
+    for (size_t k = 0; k < flags.pictures.size(); ++k) {
+      fmt::print(stderr, "{}\n", describe_picture(flags.pictures[k], request.pictures[k]));
+    }
     OKIBI_ASSIGN_OR_RETURN(DecisionResult next, decide(*engine, request));
     if (flags.repeat > 1) print_times(next, {next.timing});
     times.push_back(next.timing);

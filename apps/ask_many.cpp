@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "apps/pictures.h"
 #include "apps/progress.h"
 #include "apps/state_lines.h"
 #include "apps/terminal.h"

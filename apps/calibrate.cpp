@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
+#include "apps/pictures.h"
 #include "apps/progress.h"
 #include "apps/state_lines.h"
 #include "apps/terminal.h"

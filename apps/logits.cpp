@@ -12,6 +12,7 @@
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
 #include "apps/npy.h"
+#include "apps/pictures.h"
 #include "apps/progress.h"
 #include "apps/terminal.h"
 #include "base/clock.h"
@@ -54,26 +55,6 @@ Result<std::vector<TokenId>> read_ids(const std::string& path, uint32_t n_vocab)
   return ids;
 }
 
-// The pictures of the command line, encoded.
-Result<std::vector<Picture>> read_pictures(const Flags& flags, Engine& engine) {
-  std::vector<Picture> pictures;
-  for (const std::string& path : flags.image_paths) {
-    OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
-    auto picture =
-        engine.encode_picture({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-    if (!picture.ok()) return picture.status().with_context(path);
-    std::fprintf(
-        stderr, "%s\n",
-        fmt::format("{}: {} x {} | {} views, {} image tokens | decoded in {}, encoded in {}", path,
-                    picture->width, picture->height, picture->views.size(), picture->n_image_tokens,
-                    format_seconds(picture->decode_seconds),
-                    format_seconds(picture->encode_seconds))
-            .c_str());
-    pictures.push_back(std::move(picture).value());
-  }
-  return pictures;
-}
-
 Status run(const Flags& flags) {
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
   const uint32_t n_vocab = engine->info().n_vocab;
@@ -88,7 +69,11 @@ Status run(const Flags& flags) {
   if (flags.image_paths.empty()) {
     prompt.tokens = ids;
   } else {
-    OKIBI_ASSIGN_OR_RETURN(const std::vector<Picture> pictures, read_pictures(flags, *engine));
+    OKIBI_ASSIGN_OR_RETURN(const std::vector<Picture> pictures,
+                           encode_pictures(*engine, flags.image_paths));
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      std::fprintf(stderr, "%s\n", describe_picture(flags.image_paths[i], pictures[i]).c_str());
+    }
     OKIBI_ASSIGN_OR_RETURN(prompt, engine->place_pictures(ids, pictures));
   }
   OKIBI_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine->new_session());

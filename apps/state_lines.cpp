@@ -85,19 +85,6 @@ Result<StateLine> parse_state_line(std::string_view line, const std::string& fol
   return out;
 }
 
-Result<std::vector<Picture>> encode_pictures(Engine& engine,
-                                             const std::vector<std::string>& paths) {
-  std::vector<Picture> pictures;
-  for (const std::string& path : paths) {
-    OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
-    auto picture =
-        engine.encode_picture({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-    if (!picture.ok()) return picture.status().with_context(path);
-    pictures.push_back(*std::move(picture));
-  }
-  return pictures;
-}
-
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {

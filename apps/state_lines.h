@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "okibi/decision.h"
-#include "okibi/engine.h"
 #include "okibi/status.h"
 
 namespace okibi::apps {
@@ -26,9 +25,6 @@ struct StateLine {
 // are read for the line's own questions, or for `questions` when it has none.
 Result<StateLine> parse_state_line(std::string_view line, const std::string& folder,
                                    const std::vector<Question>& questions);
-
-// The pictures of the paths, encoded.
-Result<std::vector<Picture>> encode_pictures(Engine& engine, const std::vector<std::string>& paths);
 
 // The lines of a text, without empty ones at the end.
 std::vector<std::string_view> split_lines(std::string_view text);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace okibi {
 
@@ -17,6 +18,9 @@ uint64_t hash_floats(std::span<const float> values, uint64_t seed = kFnvOffset);
 
 using Sha256 = std::array<uint8_t, 32>;
 Sha256 sha256(std::span<const uint8_t> bytes);
+inline std::span<const uint8_t> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 std::string to_hex(std::span<const uint8_t> bytes);
 
 // Incremental form, for files larger than one would want to map.

@@ -63,9 +63,7 @@ size_t n_forks_that_fit(const engine::Core& core, size_t n_prefix, size_t n_long
 
 // What the key of everything kept for decisions begins with.
 Sha256 space_of(const engine::Core& core, const std::string& scope) {
-  const std::string& identity = core.numeric_identity();
-  return reuse::key_space(
-      scope, sha256({reinterpret_cast<const uint8_t*>(identity.data()), identity.size()}));
+  return reuse::key_space(scope, sha256(bytes_of(core.numeric_identity())));
 }
 
 std::vector<reuse::PlacedView> views_before(const Prompt& prompt, size_t n) {

@@ -84,8 +84,7 @@ Sha256 vision_identity(const Opened& opened, std::string_view numeric_identity) 
   Sha256Stream stream;
   stream.update(model::file_identity(opened.file, /*with_data=*/false));
   stream.update(model::file_identity(*opened.vision_file, /*with_data=*/true));
-  stream.update(
-      {reinterpret_cast<const uint8_t*>(numeric_identity.data()), numeric_identity.size()});
+  stream.update(bytes_of(numeric_identity));
   return stream.finish();
 }
 

@@ -61,7 +61,7 @@ reuse::VisionKey Vision::file_key(const Sha256& file, const Sha256& space) const
   const std::string options = decode_options_text(encoder_->hparams().views);
   Sha256Stream stream;
   stream.update(file);
-  stream.update({reinterpret_cast<const uint8_t*>(options.data()), options.size()});
+  stream.update(bytes_of(options));
   return {space, stream.finish()};
 }
 

@@ -8,8 +8,8 @@ namespace okibi::reuse {
 Sha256 key_space(std::string_view scope, const Sha256& identity) {
   const std::string length = std::to_string(scope.size()) + ":";
   Sha256Stream stream;
-  stream.update({reinterpret_cast<const uint8_t*>(length.data()), length.size()});
-  stream.update({reinterpret_cast<const uint8_t*>(scope.data()), scope.size()});
+  stream.update(bytes_of(length));
+  stream.update(bytes_of(scope));
   stream.update(identity);
   return stream.finish();
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kLeastKeyBytes = 8, kScopeDigits = 16;
 
 std::string digest_of(std::string_view key) {
-  return to_hex(sha256({reinterpret_cast<const uint8_t*>(key.data()), key.size()}));
+  return to_hex(sha256(bytes_of(key)));
 }
 
 bool is_bearer(std::string_view scheme) {

@@ -8,6 +8,7 @@
 
 #include "decide/decide.h"
 #include "decide/question.h"
+#include "model/picture_files.h"
 #include "okibi/decision.h"
 
 namespace okibi {
@@ -44,9 +45,8 @@ std::vector<TokenId> expand(const nlohmann::ordered_json& pairs) {
 
 DecisionRequest request_of(Engine& engine, const nlohmann::ordered_json& recorded,
                            const std::string& id, const nlohmann::ordered_json& question) {
-  std::ifstream in(kGolden + recorded["image"].get<std::string>(), std::ios::binary);
-  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
-  auto picture = engine.encode_picture(bytes);
+  auto picture =
+      engine.encode_picture(testing::read_bytes(kGolden + recorded["image"].get<std::string>()));
   auto questions = parse_questions(nlohmann::ordered_json{{id, question["question"]}}.dump());
   EXPECT_TRUE(picture.ok() && questions.ok());
   DecisionRequest request{.state = recorded["state"], .questions = *std::move(questions)};

@@ -2,12 +2,22 @@
 // pixels, written here so that two files can hold the same pixels in different bytes.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace okibi::testing {
+
+inline std::vector<uint8_t> read_bytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path << " cannot be read";
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 struct Rgb {
   uint8_t r, g, b;

@@ -10,6 +10,7 @@
 #include "image/picture.h"
 #include "image/view.h"
 #include "model/golden_model.h"
+#include "model/picture_files.h"
 #include "model/vision/encoder.h"
 #include "safetensors.h"
 
@@ -17,12 +18,6 @@ namespace okibi::testing {
 namespace {
 
 const std::string kFolder = OKIBI_GOLDEN_DIR "/lfm2vl-tiny/";
-
-std::vector<uint8_t> read_bytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path << " cannot be read";
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::vector<image::View> views_of(const std::string& file, const image::ViewParams& params) {
   const std::vector<uint8_t> bytes = read_bytes(kFolder + file);

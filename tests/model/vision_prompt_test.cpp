@@ -15,12 +15,6 @@ namespace {
 
 const std::string kFolder = OKIBI_GOLDEN_DIR "/lfm2vl-tiny/";
 
-std::vector<uint8_t> read_bytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path << " cannot be read";
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 std::shared_ptr<Engine> open_vision(const std::string& level, int n_threads = 2,
                                     int64_t cache_mib = 128) {
   return open_engine({.model_path = kFolder + "lfm2vl-tiny-f32.gguf",

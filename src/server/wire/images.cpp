@@ -17,7 +17,7 @@ using decision::JsonValue;
 constexpr std::string_view kDigestPrefix = "sha256:";
 
 std::string hex_digest(std::string_view bytes) {
-  return to_hex(sha256({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
+  return to_hex(sha256(bytes_of(bytes)));
 }
 
 std::string lower(std::string_view text) {
