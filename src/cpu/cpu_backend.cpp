@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "base/clock.h"
+#include "cpu/bf16_tiles.h"
 #include "cpu/cpu_backend_impl.h"
 #include "cpu/make_table.h"
 
@@ -68,9 +69,11 @@ std::string CpuBackend::describe_weight(ops::Weight w) const {
                      p.kernels->layout, p.kernels->gemv_name);
 }
 
-const LinearKernels* CpuBackend::kernels_for(DType type) const {
-  const auto number = static_cast<uint32_t>(type);
+const LinearKernels* CpuBackend::kernels_for(const ops::WeightSource& source) const {
+  const auto number = static_cast<uint32_t>(source.type);
   if (number >= kMaxDTypes) return nullptr;
+  const LinearKernels& rounded = kernels_.linear_bf16[number];
+  if (source.may_round && !f32_activations_ && rounded.layout != nullptr) return &rounded;
   const LinearKernels& normal = kernels_.linear[number];
   const LinearKernels& exact = kernels_.linear_f32[number];
   if (f32_activations_ && exact.layout != nullptr) return &exact;
@@ -78,14 +81,15 @@ const LinearKernels* CpuBackend::kernels_for(DType type) const {
   return normal.layout != nullptr ? &normal : nullptr;
 }
 
-uint64_t CpuBackend::packed_bytes(DType type, int64_t n_in, int64_t n_out) const {
-  const LinearKernels* k = kernels_for(type);
+uint64_t CpuBackend::packed_bytes(const ops::WeightSource& source) const {
+  const LinearKernels* k = kernels_for(source);
   if (k == nullptr) return 0;
-  return static_cast<uint64_t>(ceil_div(n_out, k->panel_rows) * k->panel_bytes(n_in)) + kReadPast;
+  const int64_t n_panels = ceil_div(source.n_out, k->panel_rows);
+  return static_cast<uint64_t>(n_panels * k->panel_bytes(source.n_in)) + kReadPast;
 }
 
 Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
-  const LinearKernels* k = kernels_for(source.type);
+  const LinearKernels* k = kernels_for(source);
   if (k == nullptr) {
     return unsupported(fmt::format("{}: the {} level has no product for type {}", source.name,
                                    kernels_.level, name_of(source.type)));
@@ -100,7 +104,7 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
   PackedWeight p;
   const int64_t panel_bytes = k->panel_bytes(source.n_in);
   p.n_panels = ceil_div(source.n_out, k->panel_rows);
-  auto memory = weight_memory_.take(packed_bytes(source.type, source.n_in, source.n_out));
+  auto memory = weight_memory_.take(packed_bytes(source));
   if (!memory.ok()) return memory.status().with_context(source.name);
   uint8_t* panels = memory.value();
   p.matrix = {panels, source.n_in, source.n_out, panel_bytes, source.scale};
@@ -118,6 +122,10 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
     }
   });
   max_n_in_ = std::max(max_n_in_, source.n_in);
+  if (is_bf16(k->activation)) {
+    int64_t& most = max_bf16_n_in_[bf16_parts(k->activation) - 1];
+    most = std::max(most, source.n_in);
+  }
   const int64_t scratch = k->scratch_bytes == nullptr ? 0 : k->scratch_bytes(source.n_in);
   // An embedding passes one file row through the same scratch.
   const auto wanted = static_cast<uint64_t>(std::max({scratch, file_row_bytes, int64_t{4096}}));
@@ -172,6 +180,10 @@ Status CpuBackend::reserve_scratch() {
         std::max(tiles_bytes(ActivationFormat::kQ8B32, max_rows_, max_n_in_),
                  tiles_bytes(ActivationFormat::kQ8B256, max_rows_, max_n_in_)));
     for (MappedBuffer& buffer : tiles_) OKIBI_RETURN_IF_ERROR(grow(buffer, n_bytes, true));
+  }
+  for (int i = 0; i < 2; ++i) {
+    const int64_t n_bytes = bf16_tiles_bytes(i + 1, max_rows_, max_bf16_n_in_[i]);
+    OKIBI_RETURN_IF_ERROR(grow(bf16_tiles_[i], static_cast<uint64_t>(n_bytes), true));
   }
   return grow(linear_scratch_,
               linear_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + kReadPast, true);
@@ -251,6 +263,7 @@ Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, Activatio
   a.x = in.row(0);
   a.x_stride = in.stride;
   if (format == ActivationFormat::kF32) return a;
+  if (is_bf16(format)) return round_to_bf16(in, n_rows, format);
   const bool small = format == ActivationFormat::kQ8B32;
   MappedBuffer& buffer = small ? q8b32_ : q8b256_;
   const Q8Strides s = q8_strides(format, in.cols);
@@ -285,6 +298,23 @@ Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, Activatio
       kernels_.make_tiles(a, format, n_rows, in.cols, t, t + 1, tiles);
     }
   });
+  return a;
+}
+
+Activations CpuBackend::round_to_bf16(const RowsBuffer& in, int64_t n_rows,
+                                      ActivationFormat format) {
+  const int64_t n_parts = bf16_parts(format), n_pairs = bf16_pairs(n_rows);
+  const MappedBuffer& buffer = bf16_tiles_[n_parts - 1];
+  uint8_t* tiles = bf16_tiles_[n_parts - 1].data();
+  CHECK(static_cast<uint64_t>(bf16_tiles_bytes(n_parts, n_rows, in.cols)) <= buffer.size(),
+        "%lld rows of %lld", static_cast<long long>(n_rows), static_cast<long long>(in.cols));
+  pool_.parallel_for(n_pairs, 1, [&](int64_t begin, int64_t end, int) {
+    kernels_.make_bf16_tiles(in.row(0), in.stride, n_rows, in.cols, n_parts, begin, end, tiles);
+  });
+  Activations a;
+  a.x = in.row(0);
+  a.x_stride = in.stride;
+  a.tiles = {tiles, kBf16PairRows, n_pairs};
   return a;
 }
 

@@ -20,7 +20,7 @@
 namespace okibi::cpu {
 
 // Raised whenever the arithmetic of a kernel changes, so that saved states are not mixed.
-constexpr int kKernelRevision = 1;
+constexpr int kKernelRevision = 2;
 // Kernels read whole vectors: every buffer is readable this far past its end.
 constexpr uint64_t kReadPast = 64;
 // The tallest panel of any layout.
@@ -36,7 +36,7 @@ class CpuBackend final : public ops::Backend {
   ExecTrace& trace() override { return trace_; }
 
   Result<ops::Weight> add_weight(const ops::WeightSource& source) override;
-  uint64_t packed_bytes(DType type, int64_t n_in, int64_t n_out) const override;
+  uint64_t packed_bytes(const ops::WeightSource& source) const override;
   Result<ops::Vector> add_vector(std::span<const float> values) override;
   Result<ops::Rows> add_rows(int64_t max_rows, int64_t cols) override;
   ops::Rope add_rope(const ops::RopeConfig& config) override;
@@ -142,13 +142,14 @@ class CpuBackend final : public ops::Backend {
   // Marks `out` as holding as many rows as `in`, after checking its shape.
   RowsBuffer& output(ops::Rows out, int64_t n_rows, int64_t cols);
 
-  const LinearKernels* kernels_for(DType type) const;
+  const LinearKernels* kernels_for(const ops::WeightSource& source) const;
   Status reserve_scratch();
   Status grow(MappedBuffer& buffer, uint64_t n_bytes, bool huge);
 
   // for_gemm: in tile order too, where the level wants that.
   Activations quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format,
                        bool for_gemm);
+  Activations round_to_bf16(const RowsBuffer& in, int64_t n_rows, ActivationFormat format);
   void quantize_row(const RowsBuffer& in, int64_t row, const Activations& a, ActivationFormat f);
   void run_products(std::span<const Product> products, int64_t n_rows, bool accumulate);
   void run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
@@ -210,7 +211,9 @@ class CpuBackend final : public ops::Backend {
   int64_t max_n_in_ = 0;
   uint64_t linear_scratch_stride_ = 0;
   MappedBuffer q8b32_, q8b256_, linear_scratch_;
-  MappedBuffer tiles_[2];  // kQ8B32, kQ8B256
+  MappedBuffer tiles_[2];          // kQ8B32, kQ8B256
+  int64_t max_bf16_n_in_[2] = {};  // kBf16, kBf16Pair
+  MappedBuffer bf16_tiles_[2];
 
   bool has_kv_ = false;
   ops::KvConfig kv_config_;

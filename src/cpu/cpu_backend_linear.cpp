@@ -58,7 +58,7 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
     n_row_ranges = std::clamp<int64_t>(n_rows / kMinRowsPerRange, 1, ceil_div(n_ranges, n_panels));
   }
   // Whole tiles, for the levels whose activations lie in tiles.
-  const int64_t height = tile_height(n_rows);
+  const int64_t height = std::max(products[0].input.tiles.height, int64_t{1});
   const int64_t rows_per_range = ceil_div(ceil_div(n_rows, n_row_ranges), height) * height;
   // Few rows: reading decides. Many rows: kernels take panels in pairs.
   const int64_t grain = n_rows < kMinRowsPerRange
@@ -90,8 +90,8 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
   const int64_t n = input.n_valid;
   const ZoneTimer timer(*this, Zone::kLinear,
                         uses_gemm(first, n) ? first.gemm_name : first.gemv_name);
-  Activations formats[3];
-  bool ready[3] = {};
+  Activations formats[kNActivationFormats];
+  bool ready[kNActivationFormats] = {};
   Product products[kMaxProducts];
   for (size_t i = 0; i < weights.size(); ++i) {
     const PackedWeight& w = weight(weights[i]);

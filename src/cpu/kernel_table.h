@@ -18,6 +18,8 @@
 //     block of 32 around it:  acc = fma(float(v_16) * S, da_b, acc). The product is exact.
 //   Q1_0 and Q2_0 repeat their scale for each block of 32 inside their longer blocks.
 //   kF32 formats: acc = fma(x_k, w_k, acc) for k = 0, 1, 2, ... in order.
+//   kBf16 formats (amx only, for rows of pictures): factors rounded to bfloat16, or as sums of two
+//     such numbers (kBf16Pair), 32 k at a time as the unit adds them: that of the pairs of k.
 // acc starts at +0. The result is fl(acc * scale) when the tensor has a scale other than 1, and an
 // accumulating product then adds it to the output with one more rounding.
 // avx2, avx512 and amx follow this to the bit; reference does the same without fused operations.
@@ -28,7 +30,9 @@
 
 namespace okibi::cpu {
 
-enum class ActivationFormat : uint8_t { kF32, kQ8B32, kQ8B256 };
+// kBf16 and kBf16Pair exist in tile order only (cpu/bf16_tiles.h).
+enum class ActivationFormat : uint8_t { kF32, kQ8B32, kQ8B256, kBf16, kBf16Pair };
+constexpr int kNActivationFormats = 5;
 
 // Activations once more, in the order in which tile kernels read them: tiles of `height` rows, rows
 // past the last zero. Record (chunk of 256 k, tile) stands at (chunk * n_tiles + tile) records and
@@ -189,6 +193,8 @@ struct RoofKernels {
   uint64_t (*int8_ops)(uint64_t n_iterations) = nullptr;
   const char* int8_name = nullptr;
   uint64_t (*float_ops)(uint64_t n_iterations) = nullptr;
+  // The level's bfloat16 instruction; null: it has none.
+  uint64_t (*bf16_ops)(uint64_t n_iterations) = nullptr;
   // Reads n bytes (a multiple of 512) once; the return value depends on all of them.
   uint64_t (*read)(const uint8_t* data, uint64_t n) = nullptr;
 };
@@ -203,6 +209,8 @@ struct KernelTable {
   // dequantises weights exactly (--activations f32).
   LinearKernels linear[kMaxDTypes];
   LinearKernels linear_f32[kMaxDTypes];
+  // For weights whose products may round (ops::WeightSource::may_round); empty: `linear` serves.
+  LinearKernels linear_bf16[kMaxDTypes];
 
   // One row to the quantised formats above; n a multiple of 32 (256).
   void (*quantize_q8b32)(const float* x, int64_t n, int8_t* q, float* d, int32_t* sums32) = nullptr;
@@ -213,6 +221,12 @@ struct KernelTable {
   // gemm reads rows.
   void (*make_tiles)(const Activations& a, ActivationFormat format, int64_t n_rows, int64_t n_in,
                      int64_t tile_begin, int64_t tile_end, uint8_t* data) = nullptr;
+
+  // Pairs of tiles [pair_begin, pair_end) of x (n_rows, n_in), rows x_stride floats apart, into
+  // `data` (cpu/bf16_tiles.h). There where linear_bf16 is.
+  void (*make_bf16_tiles)(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in,
+                          int64_t n_parts, int64_t pair_begin, int64_t pair_end,
+                          uint8_t* data) = nullptr;
 
   // One row each; n any positive number.
   void (*rms_norm)(const float* x, const float* gamma, int64_t n, float eps, float* out) = nullptr;

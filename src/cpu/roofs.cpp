@@ -69,6 +69,7 @@ ops::Roofs measure_roofs(CpuLevel level, int n_threads, uint64_t buffer_bytes) {
   ops::Roofs roofs;
   roofs.int8_name = table.roofs.int8_name == nullptr ? "" : table.roofs.int8_name;
   roofs.int8_ops_per_s = best_rate(pool, table.roofs.int8_ops);
+  roofs.bf16_ops_per_s = best_rate(pool, table.roofs.bf16_ops);
   roofs.float_ops_per_s = best_rate(pool, table.roofs.float_ops);
   roofs.read_bytes_per_s = best_read_rate(pool, table.roofs.read, buffer_bytes);
   return roofs;

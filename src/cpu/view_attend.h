@@ -1,9 +1,11 @@
 // Attention inside a view with factors rounded to bfloat16, for levels with units for such
 // products. Plain data, so ISA files may include it. Everything else about a row stays its own: its
 // exact maximum over all keys, its sum, the order of keys.
-//   s_j = q . k_j, both rounded to bfloat16, summed by the unit in float32, pairs of dims in order
-//   p_j = bfloat16(exp(s_j scale - max)); l = sum p_j in 16 lanes (lane = j mod 16) and their tree
-//   o = (sum p_j v_j) / l, v rounded to bfloat16, pairs of keys in order
+//   s_j = q . k_j, both rounded to bfloat16 (to nearest, halves away from zero), summed by the unit
+//     in float32, pairs of dims in order;
+//   p_j = bfloat16(2^(s_j c - max c)), c = scale / ln 2, the power to 8e-5; l = sum p_j in 16 lanes
+//     (lane = j mod 16) and their tree;
+//   o = (sum p_j v_j) / l, v rounded to bfloat16, pairs of keys in order.
 #pragma once
 
 #include <cstdint>

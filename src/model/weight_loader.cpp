@@ -57,15 +57,17 @@ Result<ops::Weight> WeightLoader::flat_matrix(const std::string& name, int64_t n
 
 Result<ops::Weight> WeightLoader::add(const gguf::TensorInfo& info, int64_t n_in, int64_t n_out,
                                       float scale) {
-  const uint64_t bytes = sizer_.packed_bytes(info.type, n_in, n_out);
+  ops::WeightSource source = {.name = info.name,
+                              .type = info.type,
+                              .n_in = n_in,
+                              .n_out = n_out,
+                              .scale = scale,
+                              .may_round = may_round};
+  const uint64_t bytes = sizer_.packed_bytes(source);
   ops::Weight weight{.id = static_cast<int32_t>(weights_.size()), .n_in = n_in, .n_out = n_out};
   if (target_ != nullptr) {
-    auto added = target_->add_weight({.name = info.name,
-                                      .type = info.type,
-                                      .n_in = n_in,
-                                      .n_out = n_out,
-                                      .data = file_.data(info).data(),
-                                      .scale = scale});
+    source.data = file_.data(info).data();
+    auto added = target_->add_weight(source);
     if (!added.ok()) return added.status().with_context(info.name);
     weight = *added;
     file_.release(info);

@@ -41,6 +41,7 @@ class WeightLoader {
   uint64_t bytes_of(ops::Weight weight) const;
 
   std::function<void(uint64_t source_bytes_done)> on_progress;
+  bool may_round = false;  // of the matrices that follow (ops::WeightSource)
 
  private:
   Result<const gguf::TensorInfo*> find(const std::string& name, int64_t ne0, int64_t rows) const;

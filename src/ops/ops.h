@@ -47,6 +47,10 @@ struct WeightSource {
   int64_t n_in = 0, n_out = 0;
   const uint8_t* data = nullptr;
   float scale = 1.0f;  // multiplies every result (GGUF's ".scale" siblings)
+  // Factors of its products may be rounded to 16 bits, those of a matrix in blocks to bfloat16, and
+  // it will meet many rows at a time: for encoders of pictures. A level without units for such
+  // products ignores it.
+  bool may_round = false;
 };
 
 enum class KvType : uint8_t { kF32, kF16, kQ8_0 };
@@ -114,8 +118,8 @@ class Backend {
   // --- memory ---------------------------------------------------------------------------------
   // Packs the matrix into the backend's layout; the source may go away afterwards.
   virtual Result<Weight> add_weight(const WeightSource& source) = 0;
-  // Bytes add_weight would keep, for admission before loading.
-  virtual uint64_t packed_bytes(DType type, int64_t n_in, int64_t n_out) const = 0;
+  // Bytes add_weight would keep, for admission before loading; source.data is not read.
+  virtual uint64_t packed_bytes(const WeightSource& source) const = 0;
   virtual Result<Vector> add_vector(std::span<const float> values) = 0;
   // Activation buffer of (max_rows, cols), zero at first.
   virtual Result<Rows> add_rows(int64_t max_rows, int64_t cols) = 0;

@@ -19,8 +19,8 @@ class ForwardingBackend : public ops::Backend {
   Result<ops::Weight> add_weight(const ops::WeightSource& s) override {
     return inner_->add_weight(s);
   }
-  uint64_t packed_bytes(DType type, int64_t n_in, int64_t n_out) const override {
-    return inner_->packed_bytes(type, n_in, n_out);
+  uint64_t packed_bytes(const ops::WeightSource& source) const override {
+    return inner_->packed_bytes(source);
   }
   Result<ops::Vector> add_vector(std::span<const float> v) override {
     return inner_->add_vector(v);

@@ -2,6 +2,7 @@
 // bits for any neighbours, threads and label selection, and token rows read back exactly.
 #include <algorithm>
 
+#include "ops/matrices.h"
 #include "ops/ops_fixture.h"
 #include "ops/tolerances.h"
 #include "tensor/dequantize.h"
@@ -33,47 +34,6 @@ INSTANTIATE_TEST_SUITE_P(LevelsAndTypes, Linear, testing::ValuesIn(all_cases()),
                            return std::string(cpu_level_name(info.param.level)) + "_" +
                                   std::string(name_of(info.param.type));
                          });
-
-// A random matrix in file form and the values that it stands for.
-struct Matrix {
-  DType type;
-  int64_t n_in, n_out;
-  std::vector<uint8_t> file;
-  std::vector<float> values;
-
-  ops::WeightSource source(float scale = 1.0f) const {
-    return {"test.weight", type, n_in, n_out, file.data(), scale};
-  }
-};
-
-Matrix make_matrix(DType type, int64_t n_in, int64_t n_out, uint32_t seed) {
-  Matrix m{type, n_in, n_out, {}, {}};
-  const auto bytes = row_bytes(type, static_cast<uint64_t>(n_in));
-  m.file.resize(bytes * static_cast<size_t>(n_out));
-  m.values.resize(static_cast<size_t>(n_in * n_out));
-  const std::vector<float> random = random_floats(n_in * n_out, seed, 0.1f);
-  for (int64_t o = 0; o < n_out; ++o) {
-    uint8_t* row = m.file.data() + static_cast<size_t>(o) * bytes;
-    EXPECT_TRUE(quantize_row(type, random.data() + o * n_in, n_in, row).ok());
-    dequantize_row(type, row, n_in, m.values.data() + o * n_in);
-  }
-  return m;
-}
-
-std::vector<double> product_reference(const Matrix& m, std::span<const float> x) {
-  std::vector<double> y;
-  for (size_t r = 0; r * static_cast<size_t>(m.n_in) < x.size(); ++r) {
-    for (int64_t o = 0; o < m.n_out; ++o) {
-      double sum = 0;
-      for (int64_t i = 0; i < m.n_in; ++i) {
-        sum += static_cast<double>(m.values[static_cast<size_t>(o * m.n_in + i)]) *
-               x[r * static_cast<size_t>(m.n_in) + static_cast<size_t>(i)];
-      }
-      y.push_back(sum);
-    }
-  }
-  return y;
-}
 
 double tolerance(DType type) {
   const bool is_float = type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
@@ -227,7 +187,7 @@ TEST(BackendIdentity, NamesEverythingThatResultsDependOn) {
   const auto backend = open(CpuLevel::kReference, 1, true);
   ASSERT_TRUE(
       backend->set_kv({.layers = {{1, 32, 32}}, .type = ops::KvType::kQ8_0, .max_pages = 1}).ok());
-  EXPECT_EQ(backend->numeric_identity(), "cpu/reference/r1/kv=q8_0/act=f32");
+  EXPECT_EQ(backend->numeric_identity(), "cpu/reference/r2/kv=q8_0/act=f32");
   for (const CpuLevel level : host_levels()) {
     EXPECT_NE(open(level)->numeric_identity().find(cpu_level_name(level)), std::string::npos);
   }

@@ -124,6 +124,8 @@ Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(WeightLoader& loader,
                                                            const TextSide& text) {
   auto encoder = std::make_unique<VisionEncoder>();
   OKIBI_ASSIGN_OR_RETURN(encoder->hparams_, read_vision_hparams(loader.file(), text));
+  // Files of 16 bits and fewer have no more to lose; float32 ones are for checking.
+  loader.may_round = encoder->hparams_.layer_type != DType::kF32;
   OKIBI_RETURN_IF_ERROR(encoder->load_ends(loader));
   for (int32_t i = 0; i < encoder->hparams_.n_layers; ++i) {
     OKIBI_ASSIGN_OR_RETURN(Layer layer, encoder->load_layer(loader, i));
@@ -234,7 +236,7 @@ void VisionEncoder::forward(ops::Backend& b) const {
                    .q_bias = layer.q.bias,
                    .k_bias = layer.k.bias,
                    .v_bias = layer.v.bias,
-                   .may_round = h.is_quantised},
+                   .may_round = h.is_quantised()},
                   q_, k_, v_, mixed_);
     b.project_add(mixed_, layer.out.weight, x_);
     b.set_layer(static_cast<int32_t>(i), "view_feed_forward");

@@ -95,7 +95,7 @@ Status read_shapes(const gguf::File& file, VisionHparams& h) {
   }
   h.projector_hidden = static_cast<int64_t>(first->n_rows());
   OKIBI_ASSIGN_OR_RETURN(const gguf::TensorInfo* layer, find(file, "v.blk.0.attn_q.weight"));
-  h.is_quantised = traits_of(layer->type).block_size > 1;
+  h.layer_type = layer->type;
   h.has_input_norm = file.find_tensor("mm.input_norm.weight") != nullptr;
   return ok_status();
 }

@@ -30,7 +30,8 @@ struct VisionHparams {
   std::array<float, 3> mean = {}, std_dev = {};
   int32_t position_side = 0;  // the learned table has position_side^2 rows
   bool has_input_norm = false;
-  bool is_quantised = false;  // the layers' matrices are of a type with blocks
+  DType layer_type = DType::kF32;  // of the layers' matrices
+  bool is_quantised() const { return traits_of(layer_type).block_size > 1; }
   int64_t projector_hidden = 0;
   int64_t d_text = 0;
   image::ViewParams views;

@@ -1,4 +1,4 @@
-// Limit of AMX: tdpbssd on full tiles with four independent accumulators.
+// Limits of AMX: tdpbssd and tdpbf16ps on full tiles with four independent accumulators.
 #include "cpu/kernels/amx/roofs.h"
 
 #include <immintrin.h>
@@ -14,7 +14,7 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-uint64_t int8_ops(uint64_t n_iterations) {
+void prepare_tiles() {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
     config.bytes_per_row[t] = 64;
@@ -32,6 +32,10 @@ uint64_t int8_ops(uint64_t n_iterations) {
   _tile_loadd(5, zeros, 64);
   _tile_loadd(6, zeros, 64);
   _tile_loadd(7, zeros, 64);
+}
+
+uint64_t int8_ops(uint64_t n_iterations) {
+  prepare_tiles();
   for (uint64_t i = 0; i < n_iterations; ++i) {
     _tile_dpbssd(0, 4, 6);
     _tile_dpbssd(1, 4, 7);
@@ -42,11 +46,36 @@ uint64_t int8_ops(uint64_t n_iterations) {
   return n_iterations * 4 * 2 * 16 * 16 * 64;
 }
 
+uint64_t bf16_ops(uint64_t n_iterations) {
+  prepare_tiles();
+  // Numbers of all sizes: on zeros the clock rises by a fifth (measured), on data it does not.
+  alignas(64) uint16_t values[512];
+  uint32_t state = 1;
+  for (uint16_t& v : values) {
+    state = state * 1664525u + 1013904223u;
+    v = static_cast<uint16_t>(0x3c00 | (state >> 16 & 0x83ff));
+  }
+  __asm__ volatile("" : : "r"(values) : "memory");
+  _tile_loadd(4, values, 64);
+  _tile_loadd(5, values, 64);
+  _tile_loadd(6, values, 64);
+  _tile_loadd(7, values, 64);
+  for (uint64_t i = 0; i < n_iterations; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return n_iterations * 4 * 2 * 16 * 16 * 32;
+}
+
 }  // namespace
 
 void install_roofs(KernelTable& table) {
   table.roofs.int8_ops = int8_ops;
   table.roofs.int8_name = "tdpbssd";
+  table.roofs.bf16_ops = bf16_ops;
 }
 
 }  // namespace okibi::cpu::amx

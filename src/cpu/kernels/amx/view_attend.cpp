@@ -6,6 +6,7 @@
 // Padding (keys to 32, dims to 32) is zero; padded keys get no weight.
 #include "cpu/kernels/amx/view_attend.h"
 
+#include "cpu/kernels/amx/bf16.h"
 #include "cpu/kernels/amx/tile.h"
 #include "cpu/kernels/avx512/attend_simd.h"
 #include "cpu/view_attend.h"
@@ -13,7 +14,7 @@
 namespace okibi::cpu::amx {
 namespace {
 
-using avx512::exp_nonpositive;
+using namespace amx_bf16;
 using avx512::sum_lanes;
 using avx512::tail_mask;
 using avx512::transpose_16;
@@ -25,28 +26,11 @@ inline __mmask16 mask_at(int64_t i, int64_t n) {
   return i >= n ? __mmask16{0} : tail_mask(i, n);
 }
 
-// Rounds to nearest even, in the upper halves of the lanes; the lower halves are garbage.
-inline __m512i round_to_upper(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  return _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-}
-
-// Lane i: bfloat16 of even[i] below, of odd[i] above.
-inline __m512i pair_up(__m512 even, __m512 odd) {
-  const __m512i high = _mm512_and_si512(round_to_upper(odd), _mm512_set1_epi32(-65536));
-  return _mm512_or_si512(high, _mm512_srli_epi32(round_to_upper(even), 16));
-}
-
-inline __m256i to_bf16(__m512 x) {
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper(x), 16));
-}
-
 // 32 values from `first` on, those from n on zero, as bfloat16 in order.
 inline __m512i load_bf16(const float* x, int64_t first, int64_t n) {
   const __m512 low = _mm512_maskz_loadu_ps(mask_at(first, n), x + first);
   const __m512 high = _mm512_maskz_loadu_ps(mask_at(first + 16, n), x + first + 16);
-  return _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(low)), to_bf16(high), 1);
+  return to_bf16(low, high);
 }
 
 void pack_keys(const float* k, int64_t n_keys, int64_t head_dim, uint8_t* keys) {
@@ -146,23 +130,51 @@ inline void multiply(const Sides& s, float* c, int64_t c_stride) {
   _tile_stored(3, c + 16 * c_stride + 16, stride);
 }
 
+// 2^x for x <= 0 to a relative 8e-5, well below half a unit of bfloat16 (2e-3): with k = x rounded,
+// 2^k P(x - k), P fitted so that its largest relative error on [-1/2, 1/2] is least. 0 from -200
+// on.
+inline __m512 coarse_exp2(__m512 x) {
+  x = _mm512_max_ps(x, _mm512_set1_ps(-200.0f));
+  const __m512 k = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r = _mm512_sub_ps(x, k);
+  __m512 p = _mm512_set1_ps(0x1.c3f76p-5f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.f0de1cp-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62f31ap-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.fff692p-1f));
+  return _mm512_scalef_ps(p, k);
+}
+
 // Scores to weights; the sum of the rounded weights. Rows are padded to whole vectors.
 float softmax_row(float* scores, int64_t n, float scale, uint8_t* weights) {
-  const __m512 factor = _mm512_set1_ps(scale);
-  __m512 largest = _mm512_set1_ps(-__builtin_inff());
-  for (int64_t j = 0; j < n; j += 16) {
-    largest = _mm512_mask_max_ps(largest, tail_mask(j, n), largest, _mm512_load_ps(scores + j));
+  const int64_t n_padded = round_up_32(n);
+  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+  for (int64_t j = n_padded - 32; j < n_padded; j += 16) {
+    const __mmask16 inside = mask_at(j, n);
+    _mm512_store_ps(scores + j, _mm512_mask_mov_ps(lowest, inside, _mm512_load_ps(scores + j)));
   }
-  const __m512 shift = _mm512_set1_ps(_mm512_reduce_max_ps(largest) * scale);
+  __m512 largest[2] = {lowest, lowest};
+  for (int64_t j = 0; j < n_padded; j += 32) {
+    largest[0] = _mm512_max_ps(largest[0], _mm512_load_ps(scores + j));
+    largest[1] = _mm512_max_ps(largest[1], _mm512_load_ps(scores + j + 16));
+  }
+  const __m512 factor = _mm512_set1_ps(scale * 0x1.715476p+0f);
+  const float most = _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+  const __m512 shift = _mm512_mul_ps(_mm512_set1_ps(most), factor);
+  // The upper halves of the lanes of two vectors.
+  alignas(64) uint16_t odd[32];
+  for (int i = 0; i < 32; ++i) odd[i] = static_cast<uint16_t>(2 * i + 1);
+  const __m512i upper = _mm512_load_si512(odd);
   __m512 sums = _mm512_setzero_ps();
-  for (int64_t j = 0; j < round_up_32(n); j += 16) {
-    const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores + j), factor, shift);
-    // The fused product may lie a rounding above the rounded maximum.
-    const __m512 p = exp_nonpositive(_mm512_min_ps(x, _mm512_setzero_ps()));
-    const __m512i rounded =
-        _mm512_maskz_mov_epi32(mask_at(j, n), _mm512_srli_epi32(round_to_upper(p), 16));
-    sums = _mm512_add_ps(sums, _mm512_castsi512_ps(_mm512_slli_epi32(rounded, 16)));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(weights + 2 * j), _mm512_cvtepi32_epi16(rounded));
+  for (int64_t j = 0; j < n_padded; j += 32) {
+    __m512i bits[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores + j + 16 * i), factor, shift);
+      bits[i] = round_to_upper(coarse_exp2(x));
+      sums = _mm512_add_ps(
+          sums, _mm512_castsi512_ps(_mm512_and_si512(bits[i], _mm512_set1_epi32(-65536))));
+    }
+    _mm512_store_si512(weights + 2 * j, _mm512_permutex2var_epi16(bits[0], upper, bits[1]));
   }
   return sum_lanes(sums);
 }

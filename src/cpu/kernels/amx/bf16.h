@@ -1,0 +1,39 @@
+// Rounding to bfloat16: to nearest, halves away from zero, which is one addition.
+#pragma once
+
+#include <immintrin.h>
+
+namespace okibi::cpu {
+namespace {
+namespace amx_bf16 {
+
+// bfloat16 of x in the upper halves of the lanes; the lower halves are garbage.
+inline __m512i round_to_upper(__m512 x) {
+  return _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+}
+
+// x rounded, as a float.
+inline __m512 rounded(__m512 x) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(round_to_upper(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+// Lane i: bfloat16 of even[i] below, of odd[i] above.
+inline __m512i pair_up(__m512 even, __m512 odd) {
+  return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(round_to_upper(even), 16),
+                                 round_to_upper(odd));
+}
+
+// 16 values in order.
+inline __m256i to_bf16(__m512 x) {
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper(x), 16));
+}
+
+// 32 values in order.
+inline __m512i to_bf16(__m512 low, __m512 high) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(low)), to_bf16(high), 1);
+}
+
+}  // namespace amx_bf16
+}  // namespace
+}  // namespace okibi::cpu

@@ -1,0 +1,57 @@
+// Random matrices in file form, and their exact products.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ops/ops_fixture.h"
+#include "tensor/dequantize.h"
+#include "tensor/quantize.h"
+
+namespace okibi::ops_test {
+
+// A random matrix in file form and the values that it stands for.
+struct Matrix {
+  DType type;
+  int64_t n_in, n_out;
+  std::vector<uint8_t> file;
+  std::vector<float> values;
+
+  ops::WeightSource source(float scale = 1.0f) const {
+    return {"test.weight", type, n_in, n_out, file.data(), scale};
+  }
+};
+
+inline Matrix make_matrix(DType type, int64_t n_in, int64_t n_out, uint32_t seed) {
+  Matrix m{type, n_in, n_out, {}, {}};
+  const auto bytes = row_bytes(type, static_cast<uint64_t>(n_in));
+  m.file.resize(bytes * static_cast<size_t>(n_out));
+  m.values.resize(static_cast<size_t>(n_in * n_out));
+  const std::vector<float> random = random_floats(n_in * n_out, seed, 0.1f);
+  for (int64_t o = 0; o < n_out; ++o) {
+    uint8_t* row = m.file.data() + static_cast<size_t>(o) * bytes;
+    EXPECT_TRUE(quantize_row(type, random.data() + o * n_in, n_in, row).ok());
+    dequantize_row(type, row, n_in, m.values.data() + o * n_in);
+  }
+  return m;
+}
+
+inline std::vector<double> product_reference(const Matrix& m, std::span<const float> x) {
+  std::vector<double> y;
+  for (size_t r = 0; r * static_cast<size_t>(m.n_in) < x.size(); ++r) {
+    for (int64_t o = 0; o < m.n_out; ++o) {
+      double sum = 0;
+      for (int64_t i = 0; i < m.n_in; ++i) {
+        sum += static_cast<double>(m.values[static_cast<size_t>(o * m.n_in + i)]) *
+               x[r * static_cast<size_t>(m.n_in) + static_cast<size_t>(i)];
+      }
+      y.push_back(sum);
+    }
+  }
+  return y;
+}
+
+}  // namespace okibi::ops_test
