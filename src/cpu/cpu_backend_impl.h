@@ -131,7 +131,8 @@ class CpuBackend final : public ops::Backend {
     int32_t label;
     uint32_t column;
   };
-  struct ViewTile;    // cpu_backend_vision.cpp
+  struct ViewRows;    // cpu_backend_vision.cpp
+  struct ViewTile;    // the same
   struct AttendCall;  // what all units of one attend share; cpu_backend_attend.cpp
   class ZoneTimer;
 
@@ -171,8 +172,9 @@ class CpuBackend final : public ops::Backend {
   void attend_whole(const AttendCall& call, const AttendUnit& unit, int thread);
   void attend_split(const AttendCall& call);
   void attend_view_tile(const ViewTile& tile, int thread);
-  void attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpan& view, float scale,
-                           RowsBuffer& out);
+  void attend_view_rounded(const ops::ViewAttention& attention, const ViewRows& in,
+                           const ops::SequenceSpan& view, RowsBuffer& out);
+  void spread_view_rows(const ops::ViewAttention& a, ViewRows& in);
 
   float* attend_scratch(int thread) {
     return reinterpret_cast<float*>(attend_scratch_.data() + thread * attend_scratch_stride_);

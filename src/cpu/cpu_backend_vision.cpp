@@ -17,6 +17,13 @@ constexpr int64_t kTileQueries = 64;
 
 }  // namespace
 
+// What a call of attend_view reads.
+struct CpuBackend::ViewRows {
+  RowsBuffer& q;
+  const RowsBuffer& k;
+  const RowsBuffer& v;
+};
+
 // Some queries of one view and one head.
 struct CpuBackend::ViewTile {
   const RowsBuffer* q;
@@ -170,18 +177,25 @@ void CpuBackend::attend_view_tile(const ViewTile& t, int thread) {
 
 // The same with factors rounded to bfloat16, by units of the level: a head's keys and values are
 // packed once, then every tile of its queries meets them all.
-void CpuBackend::attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpan& view,
-                                     float scale, RowsBuffer& out) {
+void CpuBackend::attend_view_rounded(const ops::ViewAttention& attention, const ViewRows& in,
+                                     const ops::SequenceSpan& view, RowsBuffer& out) {
   const int64_t dim = view_head_dim_, n = view.n_rows;
   const int64_t packed = view_packed_bytes(view_max_rows_, dim);
-  const auto* keys = reinterpret_cast<const float*>(view_keys_.data());
-  const auto* values = reinterpret_cast<const float*>(view_values_.data());
+  const float* q_bias = vector(attention.q_bias).data();
+  const float* k_bias = vector(attention.k_bias).data();
+  const float* v_bias = vector(attention.v_bias).data();
   pool_.parallel_for(view_heads_, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t h = begin; h < end; ++h) {
-      const int64_t from = (h * view_max_rows_ + view.first_row) * dim;
-      kernels_.view_attend->pack(keys + from, values + from, n, dim,
-                                 view_packed_keys_.data() + h * packed,
-                                 view_packed_values_.data() + h * packed);
+      kernels_.view_attend->pack({.k = in.k.row(view.first_row) + h * dim,
+                                  .v = in.v.row(view.first_row) + h * dim,
+                                  .k_stride = in.k.stride,
+                                  .v_stride = in.v.stride,
+                                  .k_bias = k_bias + h * dim,
+                                  .v_bias = v_bias + h * dim,
+                                  .n_keys = n,
+                                  .head_dim = dim,
+                                  .keys = view_packed_keys_.data() + h * packed,
+                                  .values = view_packed_values_.data() + h * packed});
     }
   });
   const int64_t n_tiles = ceil_div(n, kViewTileQueries);
@@ -189,12 +203,13 @@ void CpuBackend::attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpa
     for (int64_t u = begin; u < end; ++u) {
       const int64_t h = u / n_tiles, first = u % n_tiles * kViewTileQueries;
       ViewAttendArgs a;
-      a.q = q.row(view.first_row + first) + h * dim;
-      a.q_stride = q.stride;
+      a.q = in.q.row(view.first_row + first) + h * dim;
+      a.q_bias = q_bias + h * dim;
+      a.q_stride = in.q.stride;
       a.n_queries = std::min(kViewTileQueries, n - first);
       a.n_keys = n;
       a.head_dim = dim;
-      a.scale = scale;
+      a.scale = attention.scale;
       a.keys = view_packed_keys_.data() + h * packed;
       a.values = view_packed_values_.data() + h * packed;
       a.out = out.row(view.first_row + first) + h * dim;
@@ -205,53 +220,56 @@ void CpuBackend::attend_view_rounded(const RowsBuffer& q, const ops::SequenceSpa
   });
 }
 
+// The step's keys and values with their biases, head after head, and the bias of the queries.
+void CpuBackend::spread_view_rows(const ops::ViewAttention& a, ViewRows& in) {
+  const int64_t width = view_heads_ * view_head_dim_;
+  const std::vector<float>& q_bias = vector(a.q_bias);
+  const std::vector<float>& k_bias = vector(a.k_bias);
+  const std::vector<float>& v_bias = vector(a.v_bias);
+  auto* k_rows = reinterpret_cast<float*>(view_keys_.data());
+  auto* v_rows = reinterpret_cast<float*>(view_values_.data());
+  for_rows(plan_->n_rows, 3 * width, [&](int64_t r, int) {
+    float* query = in.q.row(r);
+    for (int64_t i = 0; i < width; ++i) query[i] += q_bias[static_cast<size_t>(i)];
+    for (int64_t h = 0; h < view_heads_; ++h) {
+      const int64_t from = h * view_head_dim_, to = (h * view_max_rows_ + r) * view_head_dim_;
+      for (int64_t i = 0; i < view_head_dim_; ++i) {
+        k_rows[to + i] = in.k.row(r)[from + i] + k_bias[static_cast<size_t>(from + i)];
+        v_rows[to + i] = in.v.row(r)[from + i] + v_bias[static_cast<size_t>(from + i)];
+      }
+    }
+  });
+}
+
 void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                              ops::Rows out) {
   const bool rounds = a.may_round && kernels_.view_attend != nullptr && !f32_activations_;
   const ZoneTimer timer(*this, Zone::kAttend,
                         rounds ? kernels_.view_attend->name : kernels_.attend_name[kKvF32]);
-  RowsBuffer& queries = rows(q);
-  const RowsBuffer& keys = rows(k);
-  const RowsBuffer& values = rows(v);
+  ViewRows in = {rows(q), rows(k), rows(v)};
   const int64_t n = plan_->n_rows, width = view_heads_ * view_head_dim_;
-  CHECK(a.n_heads == view_heads_ && n <= view_max_rows_ && queries.cols == width &&
-            keys.cols == width && values.cols == width && queries.n_valid == n &&
-            keys.n_valid == n && values.n_valid == n && out.id != q.id && out.id != k.id &&
-            out.id != v.id,
-        "%lld rows of %lld, %d heads", static_cast<long long>(n),
-        static_cast<long long>(queries.cols), a.n_heads);
-  const std::vector<float>& q_bias = vector(a.q_bias);
-  const std::vector<float>& k_bias = vector(a.k_bias);
-  const std::vector<float>& v_bias = vector(a.v_bias);
-  CHECK(static_cast<int64_t>(q_bias.size()) == width && k_bias.size() == q_bias.size() &&
-            v_bias.size() == q_bias.size(),
-        "biases of %zu, %zu and %zu", q_bias.size(), k_bias.size(), v_bias.size());
+  CHECK(a.n_heads == view_heads_ && n <= view_max_rows_ && in.q.cols == width &&
+            in.k.cols == width && in.v.cols == width && in.q.n_valid == n && in.k.n_valid == n &&
+            in.v.n_valid == n && out.id != q.id && out.id != k.id && out.id != v.id,
+        "%lld rows of %lld, %d heads", static_cast<long long>(n), static_cast<long long>(in.q.cols),
+        a.n_heads);
+  for (const ops::Vector bias : {a.q_bias, a.k_bias, a.v_bias}) {
+    CHECK(static_cast<int64_t>(vector(bias).size()) == width, "a bias of %zu", vector(bias).size());
+  }
   RowsBuffer& result = output(out, n, width);
-  auto* k_rows = reinterpret_cast<float*>(view_keys_.data());
-  auto* v_rows = reinterpret_cast<float*>(view_values_.data());
-  for_rows(n, 3 * width, [&](int64_t r, int) {
-    float* query = queries.row(r);
-    for (int64_t i = 0; i < width; ++i) query[i] += q_bias[static_cast<size_t>(i)];
-    for (int64_t h = 0; h < view_heads_; ++h) {
-      const int64_t from = h * view_head_dim_, to = (h * view_max_rows_ + r) * view_head_dim_;
-      for (int64_t i = 0; i < view_head_dim_; ++i) {
-        k_rows[to + i] = keys.row(r)[from + i] + k_bias[static_cast<size_t>(from + i)];
-        v_rows[to + i] = values.row(r)[from + i] + v_bias[static_cast<size_t>(from + i)];
-      }
-    }
-  });
+  if (rounds) {
+    for (const ops::SequenceSpan& s : plan_->sequences) attend_view_rounded(a, in, s, result);
+    return;
+  }
+  spread_view_rows(a, in);
   // Units are tiles of a head of a view; a head's tiles follow each other, so that a thread finds
   // its keys in the cache.
   for (const ops::SequenceSpan& s : plan_->sequences) {
-    if (rounds) {
-      attend_view_rounded(queries, s, a.scale, result);
-      continue;
-    }
     const int64_t n_tiles = ceil_div(s.n_rows, kTileQueries);
     pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t u = begin; u < end; ++u) {
         const int64_t first = u % n_tiles * kTileQueries;
-        attend_view_tile({&queries, &result, a.scale, s.first_row, s.n_rows, u / n_tiles, first,
+        attend_view_tile({&in.q, &result, a.scale, s.first_row, s.n_rows, u / n_tiles, first,
                           std::min<int64_t>(kTileQueries, s.n_rows - first)},
                          thread);
       }

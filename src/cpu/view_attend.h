@@ -26,8 +26,22 @@ constexpr int64_t view_scratch_bytes(int64_t n_keys, int64_t head_dim) {
   return kViewTileQueries * (6 * round_up_32(head_dim) + 6 * round_up_32(n_keys) + 128 + 64);
 }
 
+// One head's keys and values of a view: (n_keys, head_dim) each, rows `stride` floats apart, the
+// bias of the head added first.
+struct ViewPackArgs {
+  const float* k = nullptr;
+  const float* v = nullptr;
+  int64_t k_stride = 0, v_stride = 0;
+  const float* k_bias = nullptr;
+  const float* v_bias = nullptr;
+  int64_t n_keys = 0, head_dim = 0;
+  uint8_t* keys = nullptr;    // view_packed_bytes, 64-byte aligned
+  uint8_t* values = nullptr;  // the same
+};
+
 struct ViewAttendArgs {
   const float* q = nullptr;  // (n_queries, head_dim) of one head, rows q_stride floats apart
+  const float* q_bias = nullptr;
   int64_t q_stride = 0;
   int64_t n_queries = 0;  // 1 .. kViewTileQueries
   int64_t n_keys = 0, head_dim = 0;
@@ -40,9 +54,7 @@ struct ViewAttendArgs {
 };
 
 struct ViewAttendKernels {
-  // k, v: (n_keys, head_dim), rows back to back.
-  void (*pack)(const float* k, const float* v, int64_t n_keys, int64_t head_dim, uint8_t* keys,
-               uint8_t* values) = nullptr;
+  void (*pack)(const ViewPackArgs& args) = nullptr;
   void (*attend)(const ViewAttendArgs& args) = nullptr;
   const char* name = nullptr;
 };

@@ -26,21 +26,26 @@ inline __mmask16 mask_at(int64_t i, int64_t n) {
   return i >= n ? __mmask16{0} : tail_mask(i, n);
 }
 
-// 32 values from `first` on, those from n on zero, as bfloat16 in order.
-inline __m512i load_bf16(const float* x, int64_t first, int64_t n) {
-  const __m512 low = _mm512_maskz_loadu_ps(mask_at(first, n), x + first);
-  const __m512 high = _mm512_maskz_loadu_ps(mask_at(first + 16, n), x + first + 16);
-  return to_bf16(low, high);
+inline __m512 load_biased(const float* x, const float* bias, __mmask16 mask) {
+  return _mm512_add_ps(_mm512_maskz_loadu_ps(mask, x), _mm512_maskz_loadu_ps(mask, bias));
 }
 
-void pack_keys(const float* k, int64_t n_keys, int64_t head_dim, uint8_t* keys) {
-  const int64_t n_steps = round_up_32(head_dim) / 32;
-  for (int64_t first = 0; first < round_up_32(n_keys); first += 16) {
+// 32 values of x + bias from `first` on, those from n on zero, as bfloat16 in order.
+inline __m512i load_bf16(const float* x, const float* bias, int64_t first, int64_t n) {
+  return to_bf16(load_biased(x + first, bias + first, mask_at(first, n)),
+                 load_biased(x + first + 16, bias + first + 16, mask_at(first + 16, n)));
+}
+
+void pack_keys(const ViewPackArgs& a) {
+  const int64_t n_steps = round_up_32(a.head_dim) / 32;
+  uint8_t* keys = a.keys;
+  for (int64_t first = 0; first < round_up_32(a.n_keys); first += 16) {
     for (int64_t s = 0; s < n_steps; ++s, keys += kTileBytes) {
       __m512 v[16];
       for (int64_t i = 0; i < 16; ++i) {
-        const bool exists = first + i < n_keys;
-        v[i] = exists ? _mm512_castsi512_ps(load_bf16(k + (first + i) * head_dim, 32 * s, head_dim))
+        const bool exists = first + i < a.n_keys;
+        v[i] = exists ? _mm512_castsi512_ps(
+                            load_bf16(a.k + (first + i) * a.k_stride, a.k_bias, 32 * s, a.head_dim))
                       : _mm512_setzero_ps();
       }
       transpose_16(v);
@@ -49,26 +54,26 @@ void pack_keys(const float* k, int64_t n_keys, int64_t head_dim, uint8_t* keys) 
   }
 }
 
-void pack_values(const float* v, int64_t n_keys, int64_t head_dim, uint8_t* values) {
-  for (int64_t first = 0; first < round_up_32(n_keys); first += 32) {
-    for (int64_t d = 0; d < round_up_32(head_dim); d += 16, values += kTileBytes) {
-      const __mmask16 mask = mask_at(d, head_dim);
+void pack_values(const ViewPackArgs& a) {
+  uint8_t* values = a.values;
+  for (int64_t first = 0; first < round_up_32(a.n_keys); first += 32) {
+    for (int64_t d = 0; d < round_up_32(a.head_dim); d += 16, values += kTileBytes) {
+      const __mmask16 mask = mask_at(d, a.head_dim);
       for (int64_t p = 0; p < 16; ++p) {
         const int64_t j = first + 2 * p;
-        const __mmask16 even_mask = j < n_keys ? mask : __mmask16{0};
-        const __mmask16 odd_mask = j + 1 < n_keys ? mask : __mmask16{0};
-        const __m512 even = _mm512_maskz_loadu_ps(even_mask, v + j * head_dim + d);
-        const __m512 odd = _mm512_maskz_loadu_ps(odd_mask, v + (j + 1) * head_dim + d);
+        const __mmask16 even_mask = j < a.n_keys ? mask : __mmask16{0};
+        const __mmask16 odd_mask = j + 1 < a.n_keys ? mask : __mmask16{0};
+        const __m512 even = load_biased(a.v + j * a.v_stride + d, a.v_bias + d, even_mask);
+        const __m512 odd = load_biased(a.v + (j + 1) * a.v_stride + d, a.v_bias + d, odd_mask);
         _mm512_store_si512(values + 64 * p, pair_up(even, odd));
       }
     }
   }
 }
 
-void pack(const float* k, const float* v, int64_t n_keys, int64_t head_dim, uint8_t* keys,
-          uint8_t* values) {
-  pack_keys(k, n_keys, head_dim, keys);
-  pack_values(v, n_keys, head_dim, values);
+void pack(const ViewPackArgs& args) {
+  pack_keys(args);
+  pack_values(args);
 }
 
 // The parts of a tile's scratch.
@@ -184,8 +189,8 @@ void attend(const ViewAttendArgs& a) {
   const int64_t n_keys = round_up_32(a.n_keys), n_steps = s.dims / 32;
   for (int64_t r = 0; r < kViewTileQueries; ++r) {
     for (int64_t i = 0; i < s.dims; i += 32) {
-      const __m512i v =
-          r < a.n_queries ? load_bf16(a.q + r * a.q_stride, i, a.head_dim) : _mm512_setzero_si512();
+      const __m512i v = r < a.n_queries ? load_bf16(a.q + r * a.q_stride, a.q_bias, i, a.head_dim)
+                                        : _mm512_setzero_si512();
       _mm512_store_si512(s.queries + (r * s.dims + i) * 2, v);
     }
   }
