@@ -127,8 +127,13 @@ Result<Lfm2::Layer> Lfm2::load_layer(WeightLoader& loader, const Hparams& h, int
   return layer;
 }
 
-Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
-  const gguf::File& file = loader.file();
+// What the file says, completed and checked; n_taps is the length of the convolutions.
+struct FileHparams {
+  Hparams h;
+  int32_t n_taps = 0;
+};
+
+Result<FileHparams> read_lfm2_hparams(const gguf::File& file) {
   OKIBI_ASSIGN_OR_RETURN(Hparams h, read_hparams(file));
   OKIBI_ASSIGN_OR_RETURN(h.k_dim, find_head_dim(file, h));
   if (h.v_dim == 0) h.v_dim = h.k_dim;
@@ -139,12 +144,12 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
                     "to the head's {} values",
                     h.n_rot, h.k_dim));
   }
-  OKIBI_ASSIGN_OR_RETURN(uint32_t n_taps, file.get_u32("lfm2.shortconv.l_cache"));
+  OKIBI_ASSIGN_OR_RETURN(const uint32_t n_taps, file.get_u32("lfm2.shortconv.l_cache"));
   if (n_taps < 2 || n_taps > 16) {
     return bad_data(fmt::format("lfm2.shortconv.l_cache: found {}, expected 2 to 16", n_taps));
   }
   if (file.has("lfm2.attention.sliding_window")) {
-    OKIBI_ASSIGN_OR_RETURN(uint32_t window, file.get_u32("lfm2.attention.sliding_window"));
+    OKIBI_ASSIGN_OR_RETURN(const uint32_t window, file.get_u32("lfm2.attention.sliding_window"));
     if (window > 0) {
       return unsupported(
           fmt::format("lfm2.attention.sliding_window: found {}, this build attends "
@@ -152,13 +157,18 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
                       window));
     }
   }
+  return FileHparams{std::move(h), static_cast<int32_t>(n_taps)};
+}
 
+Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
+  OKIBI_ASSIGN_OR_RETURN(const FileHparams read, read_lfm2_hparams(loader.file()));
+  const Hparams& h = read.h;
   auto m = std::make_unique<Lfm2>();
   m->eps_ = h.norm_eps;
   OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.matrix("token_embd", h.d_model, h.n_vocab));
   int64_t max_heads = 1, max_kv_heads = 1;  // of all attention layers, which must agree
   for (int32_t i = 0; i < h.n_layers; ++i) {
-    OKIBI_ASSIGN_OR_RETURN(Layer layer, m->load_layer(loader, h, i, static_cast<int32_t>(n_taps)));
+    OKIBI_ASSIGN_OR_RETURN(Layer layer, m->load_layer(loader, h, i, read.n_taps));
     if (layer.is_attention) {
       max_heads = std::max<int64_t>(max_heads, layer.attention.n_heads);
       max_kv_heads = std::max<int64_t>(max_kv_heads, layer.attention.n_kv_heads);
