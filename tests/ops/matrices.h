@@ -39,16 +39,17 @@ inline Matrix make_matrix(DType type, int64_t n_in, int64_t n_out, uint32_t seed
   return m;
 }
 
-inline std::vector<double> product_reference(const Matrix& m, std::span<const float> x) {
-  std::vector<double> y;
-  for (size_t r = 0; r * static_cast<size_t>(m.n_in) < x.size(); ++r) {
+REFERENCE_CODE inline std::vector<double> product_reference(const Matrix& m,
+                                                            std::span<const float> x) {
+  const auto n_rows = static_cast<int64_t>(x.size()) / m.n_in;
+  std::vector<double> y(static_cast<size_t>(n_rows * m.n_out));
+  for (int64_t r = 0; r < n_rows; ++r) {
     for (int64_t o = 0; o < m.n_out; ++o) {
+      const float* w = m.values.data() + o * m.n_in;
+      const float* row = x.data() + r * m.n_in;
       double sum = 0;
-      for (int64_t i = 0; i < m.n_in; ++i) {
-        sum += static_cast<double>(m.values[static_cast<size_t>(o * m.n_in + i)]) *
-               x[r * static_cast<size_t>(m.n_in) + static_cast<size_t>(i)];
-      }
-      y.push_back(sum);
+      for (int64_t i = 0; i < m.n_in; ++i) sum += static_cast<double>(w[i]) * row[i];
+      y[static_cast<size_t>(r * m.n_out + o)] = sum;
     }
   }
   return y;

@@ -14,6 +14,14 @@
 #include "cpu/cpu_backend.h"
 #include "ops/ops.h"
 
+// For the double loops that results are compared with: they are not what is tested, and
+// instrumented they took most of a sanitizer pass.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define REFERENCE_CODE __attribute__((no_sanitize("address,undefined,thread"), optimize("O2")))
+#else
+#define REFERENCE_CODE
+#endif
+
 namespace okibi::ops_test {
 
 // Every level the host runs, lowest first.
