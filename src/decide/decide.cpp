@@ -233,8 +233,10 @@ class Runner {
     }
     scheduler_.call([&](engine::Core& core) {
       const auto fit = [&] { return n_forks_that_fit(core, prompts_.n_shared, longest); };
-      // A larger wave is worth more than what may be asked again; the prefix is held here.
-      while (fit() < *n_wave && core.prefixes().evict()) continue;
+      // A wave that fills its steps is worth more than what may be asked again; one that is larger
+      // still gains nothing by it. The prefix is held here.
+      const size_t n_worth = std::min(*n_wave, core.sizes().max_batch_rows / longest + 1);
+      while (fit() < n_worth && core.prefixes().evict()) continue;
       *n_wave = std::clamp<size_t>(fit(), 1, *n_wave);
       for (size_t i = 0; i < *n_wave; ++i) {
         works.push_back(make_work(waiting_[i], forks.add(prefix_->clone())));

@@ -161,6 +161,24 @@ TEST(PrefixEnds, SharedPagesCountOnce) {
   EXPECT_EQ(three->decision_cache_stats().states.bytes, 0u);
 }
 
+// More questions than may ever run at once are no reason to drop what was just kept.
+TEST(PrefixEnds, ManyQuestionsLeaveKeptStatesAlone) {
+  const auto engine = open(64, 0);
+  ASSERT_NE(engine, nullptr);
+  std::string questions = "{";
+  for (int i = 0; i < 300; ++i) {
+    questions += (i > 0 ? ", \"" : "\"") + std::to_string(i) +
+                 R"(": {"type": "noul", "instructions": "Is it?"})";
+  }
+  auto parsed = parse_questions(questions + "}");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const DecisionRequest many{.state = kCase, .questions = *std::move(parsed)};
+  decided(*engine, with_ends(many, {kRules.size()}));
+  EXPECT_EQ(engine->decision_cache_stats().states.entries, 2u);
+  const DecisionResult other = decided(*engine, request_about(kRules + "\nelse", "hot"));
+  EXPECT_GT(other.n_known_prefix_tokens, 10u);
+}
+
 // A budget of a few entries: ends come and go, counts stay true, bits stay the same.
 TEST(PrefixEnds, TheBudgetHoldsWithSharedPages) {
   const auto cold = open(0, 0), warm = open(1, 0);
