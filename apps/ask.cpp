@@ -193,20 +193,22 @@ Result<DecisionRequest> read_request(const Flags& flags, std::string* questions_
 }
 
 Result<int> ask_by_url(const Flags& flags) {
-  std::string questions;
-  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags, &questions));
-  std::string key;
+  ServerCall call{.url = flags.url};
+  OKIBI_ASSIGN_OR_RETURN(const DecisionRequest request, read_request(flags, &call.questions_json));
+  OKIBI_ASSIGN_OR_RETURN(call.pictures, read_pictures(flags.pictures));
   if (!flags.key_path.empty()) {
-    OKIBI_ASSIGN_OR_RETURN(key, read_text(flags.key_path));
-    key = key.substr(0, key.find_first_of(" \r\n"));
+    OKIBI_ASSIGN_OR_RETURN(call.key, read_text(flags.key_path));
+    call.key = call.key.substr(0, call.key.find_first_of(" \r\n"));
   }
   for (int i = 0; i < flags.repeat; ++i) {
-    OKIBI_ASSIGN_OR_RETURN(const ServerAnswers answers,
-                           ask_server(flags.url, key, request, questions));
+    OKIBI_ASSIGN_OR_RETURN(const ServerAnswers answers, ask_server(call, request));
     if (i == 0 && flags.json) fmt::print("{}", answers.body);
     if (i == 0 && !flags.json) print_table(request, answers.result);
     std::fflush(stdout);
-    fmt::print(stderr, "{}\n", answers.timing);
+    const char* pictures = call.pictures.empty()   ? ""
+                           : answers.sent_pictures ? " | pictures sent"
+                                                   : " | pictures known by their digests";
+    fmt::print(stderr, "{}{}\n", answers.timing, pictures);
   }
   return 0;
 }
@@ -307,8 +309,8 @@ void add_ask(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   // What a server does not get from here yet is refused, not forgotten.
-  for (const char* name : {"--image", "--order", "--calibration", "--fresh", "--input",
-                           "--outside-mass", "--separate"}) {
+  for (const char* name :
+       {"--order", "--calibration", "--fresh", "--input", "--outside-mass", "--separate"}) {
     url->excludes(command->get_option(name));
   }
   command->callback([flags, exit_code, state] {

@@ -26,6 +26,7 @@ struct Flags {
   server::ServerOptions server;
   std::string keys_path, name, calibration_path;
   double drain_seconds = 30;
+  uint64_t body_memory_mib = 256;
   bool quiet = false;
 };
 
@@ -62,6 +63,7 @@ Result<int> serve(Flags flags) {
   const std::string& path = flags.engine.options.model_path;
   if (flags.name.empty()) flags.name = std::filesystem::path(path).stem().string();
   const sigset_t signals = block_signals();
+  flags.server.max_body_memory = flags.body_memory_mib << 20;
   flags.engine.options.n_sessions = static_cast<uint32_t>(flags.server.n_workers);
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<Engine> engine, flags.engine.open());
   server::EngineDeciderOptions options{.model_name = flags.name,
@@ -108,6 +110,11 @@ void add_serve(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_option("--queue", flags->server.max_waiting, "requests that may wait; more get 429")
       ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  command
+      ->add_option("--body-memory", flags->body_memory_mib,
+                   "MiB that the bodies of all requests may take together; more get 429")
+      ->check(CLI::Range(32, 1 << 20))
       ->capture_default_str();
   command->add_option("--name", flags->name, "the model's name in answers; default: the file's");
   command->add_option("--calibration", flags->calibration_path, "temperatures made by calibrate")

@@ -59,6 +59,13 @@ struct DecisionRequest {
   OptionOrder order = OptionOrder::kOff;
   std::optional<Calibration> calibration;
   std::string scope;  // callers of different scopes share nothing that is kept
+  // Bytes of `state`, ascending, where a prefix ends that other requests may begin with too: kept
+  // as well as the whole state. In tokens an end is the last boundary that stands whether the text
+  // goes on, breaks the line there or ends; never inside a picture.
+  std::vector<size_t> prefix_ends;
+  // Nothing beyond those ends is kept or taken from what is kept, label logits neither; without
+  // an end nothing at all.
+  bool only_prefix_ends = false;
   bool use_kept_answers = true;
   const std::atomic<bool>* cancel = nullptr;  // checked between steps
 };
@@ -91,6 +98,7 @@ struct DecisionResult {
   std::vector<Answer> answers;  // in question order
   uint32_t n_prefix_tokens = 0;
   uint32_t n_known_prefix_tokens = 0;  // of these, kept from an earlier request
+  uint32_t n_kept_prefix_tokens = 0;   // of these, newly kept for a later one
   uint32_t n_suffix_tokens = 0;        // of all questions together
   DecisionTiming timing;
 };

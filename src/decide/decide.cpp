@@ -155,28 +155,57 @@ class Runner {
                     longest, prompts_.n_shared, n_ctx));
   }
 
+  // Prefilling stops at every end that is to be kept, since recurrent state cannot be cut later.
+  // Where it stops changes no bit.
   Status run_prefix() {
-    const size_t n_shared = prompts_.n_shared;
     const Prompt& any = prompts_.asked[waiting_[0]].prompt;
-    const std::vector<reuse::PlacedView> views = views_before(any, n_shared);
-    const std::span<const TokenId> shared(any.tokens.data(), n_shared);
-    scheduler_.call([&](engine::Core& core) {
-      std::optional<reuse::Sequence> known = core.prefixes().find(space_, shared, views);
-      prefix_ = prefix_owner_.add(known ? *std::move(known) : core.new_sequence());
-    });
+    scheduler_.call([&](engine::Core& core) { begin_prefix(core, any); });
+    for (const size_t end : prompts_.kept_ends) {
+      if (end <= prefix_->n_tokens()) continue;
+      OKIBI_RETURN_IF_ERROR(extend_prefix(any, end));
+      scheduler_.call([&](engine::Core& core) {
+        const bool is_kept = core.prefixes().keep(space_, *prefix_, views_before(any, end));
+        if (is_kept) result_.n_kept_prefix = end - result_.n_known_prefix;
+      });
+    }
+    if (prefix_->n_tokens() < prompts_.n_shared) return extend_prefix(any, prompts_.n_shared);
+    return ok_status();
+  }
+
+  // The longest known beginning, or an empty sequence. Ends inside it are as good as used; where
+  // a sequence can be cut, those not kept yet are kept now.
+  void begin_prefix(engine::Core& core, const Prompt& any) {
+    reuse::PrefixCache& prefixes = core.prefixes();
+    const size_t n_lookup = prompts_.kept_ends.empty() ? 0 : prompts_.kept_ends.back();
+    const std::span<const TokenId> tokens = any.tokens;
+    std::optional<reuse::Sequence> known;
+    if (n_lookup > 0) {
+      known = prefixes.find(space_, tokens.first(n_lookup), views_before(any, n_lookup));
+    }
+    prefix_ = prefix_owner_.add(known ? *std::move(known) : core.new_sequence());
     result_.n_known_prefix = prefix_->n_tokens();
-    if (result_.n_known_prefix == n_shared) return ok_status();
+    const bool is_recurrent = core.model().facts().state_floats > 0;
+    for (const size_t end : prompts_.kept_ends) {
+      if (end > prefix_->n_tokens()) break;
+      const std::vector<reuse::PlacedView> views = views_before(any, end);
+      if (prefixes.refresh(space_, tokens.first(end), views) || is_recurrent) continue;
+      reuse::Sequence shorter = prefix_->clone();
+      shorter.cut(static_cast<uint32_t>(end));
+      prefixes.keep(space_, shorter, views);
+    }
+  }
+
+  Status extend_prefix(const Prompt& any, size_t end) {
+    const size_t begin = prefix_->n_tokens();
     engine::Work work;
     work.sequence = prefix_;
-    work.tokens.assign(shared.begin() + static_cast<ptrdiff_t>(result_.n_known_prefix),
-                       shared.end());
-    engine::list_embeddings(any.rows, result_.n_known_prefix, work.tokens.size(), &work.embeddings);
+    work.tokens.assign(any.tokens.begin() + static_cast<ptrdiff_t>(begin),
+                       any.tokens.begin() + static_cast<ptrdiff_t>(end));
+    engine::list_embeddings(any.rows, begin, work.tokens.size(), &work.embeddings);
     work.priority = Priority::kDecision;
     work.no_output = true;
     work.cancel = options_.cancel;
-    OKIBI_RETURN_IF_ERROR(scheduler_.run(&work));
-    scheduler_.call([&](engine::Core& core) { core.prefixes().keep(space_, *prefix_, views); });
-    return ok_status();
+    return scheduler_.run(&work);
   }
 
   // Others may take the memory that was free when a wave was planned. Then the wave's unanswered
@@ -204,8 +233,10 @@ class Runner {
     }
     scheduler_.call([&](engine::Core& core) {
       const auto fit = [&] { return n_forks_that_fit(core, prompts_.n_shared, longest); };
-      // A larger wave is worth more than what may be asked again; the prefix is held here.
-      while (fit() < *n_wave && core.prefixes().evict()) continue;
+      // A wave that fills its steps is worth more than what may be asked again; one that is larger
+      // still gains nothing by it. The prefix is held here.
+      const size_t n_worth = std::min(*n_wave, core.sizes().max_batch_rows / longest + 1);
+      while (fit() < n_worth && core.prefixes().evict()) continue;
       *n_wave = std::clamp<size_t>(fit(), 1, *n_wave);
       for (size_t i = 0; i < *n_wave; ++i) {
         works.push_back(make_work(waiting_[i], forks.add(prefix_->clone())));
@@ -313,17 +344,18 @@ static Result<DecisionResult> run_request(Engine& engine, const DecisionRequest&
   OKIBI_ASSIGN_OR_RETURN(const Prompts prompts, make_prompts(&engine, engine.text(), request));
   DecisionResult result;
   result.timing.tokenize_ms = (seconds_now() - start) * 1e3;
+  const bool may_keep_answers = request.use_kept_answers && !request.only_prefix_ends &&
+                                engine.answer_cache().budget_bytes() > 0;
   OKIBI_ASSIGN_OR_RETURN(
       const RunResult run,
       run_prompts(engine.scheduler(), prompts,
                   {.want_outside_mass = request.want_outside_mass,
                    .scope = request.scope,
-                   .answers = request.use_kept_answers && engine.answer_cache().budget_bytes() > 0
-                                  ? &engine.answer_cache()
-                                  : nullptr,
+                   .answers = may_keep_answers ? &engine.answer_cache() : nullptr,
                    .cancel = request.cancel}));
   result.n_prefix_tokens = static_cast<uint32_t>(prompts.n_shared);
   result.n_known_prefix_tokens = static_cast<uint32_t>(run.n_known_prefix);
+  result.n_kept_prefix_tokens = static_cast<uint32_t>(run.n_kept_prefix);
   size_t next = 0;
   bool all_kept = true;
   for (size_t i = 0; i < request.questions.size(); ++i) {

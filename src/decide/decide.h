@@ -34,6 +34,7 @@ struct RunOptions {
 struct RunResult {
   std::vector<LabelLogits> outputs;  // one per prompt
   size_t n_known_prefix = 0;         // tokens of the prefix that were there
+  size_t n_kept_prefix = 0;          // tokens after them that are there now for others
   double prefix_ms = 0, suffix_ms = 0;
 };
 

@@ -114,6 +114,46 @@ size_t n_common(const Prompt& a, const Prompt& b) {
   return n;
 }
 
+// The last place at or before byte `end` that is neither inside a character nor inside a mark.
+size_t text_boundary(std::string_view text, size_t end) {
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+    --end;
+  }
+  for (const TextPiece& piece : split_at_marks(text)) {
+    const size_t begin = static_cast<size_t>(piece.text.data() - text.data());
+    if (piece.picture && begin < end && end < begin + piece.text.size()) return begin;
+  }
+  return end;
+}
+
+// The request's prefix ends as token positions. A later text may go on in any way, and a token may
+// reach over the end; the boundary taken is one that stands when the text ends there, and when one
+// line feed or two follow, which is what follows a part of a message.
+Status find_kept_ends(Engine* engine, const Text& text, const DecisionRequest& request,
+                      std::string_view in_front, Prompts* prompts) {
+  const std::string head = std::string(in_front) + "State:\n";
+  for (const size_t byte : request.prefix_ends) {
+    if (byte > request.state.size()) {
+      return invalid_argument(
+          fmt::format("a prefix ends at byte {}, the state has {}", byte, request.state.size()));
+    }
+    const std::string begin = head + request.state.substr(0, text_boundary(request.state, byte));
+    size_t end = prompts->n_shared;
+    for (const char* next : {"", "\n", "\n\n"}) {
+      OKIBI_ASSIGN_OR_RETURN(const Prompt other,
+                             encode_message(engine, text, request, begin + next));
+      end = std::min(end, n_common(prompts->asked[0].prompt, other));
+    }
+    prompts->kept_ends.push_back(end);
+  }
+  if (!request.only_prefix_ends) prompts->kept_ends.push_back(prompts->n_shared);
+  std::sort(prompts->kept_ends.begin(), prompts->kept_ends.end());
+  const auto twice = std::unique(prompts->kept_ends.begin(), prompts->kept_ends.end());
+  prompts->kept_ends.erase(twice, prompts->kept_ends.end());
+  std::erase(prompts->kept_ends, size_t{0});
+  return ok_status();
+}
+
 }  // namespace
 
 std::string state_text(std::string_view state) {
@@ -224,6 +264,7 @@ Result<Prompts> make_prompts(Engine* engine, const Text& text, const DecisionReq
     prompts.n_shared =
         std::min({prompts.n_shared, n_common(asked.prompt, other), asked.prompt.tokens.size() - 1});
   }
+  OKIBI_RETURN_IF_ERROR(find_kept_ends(engine, text, request, in_front, &prompts));
   return prompts;
 }
 

@@ -50,6 +50,9 @@ struct Prompts {
   std::vector<AskedPrompt> asked;
   // How many tokens all of them have in common: pictures and state. Each has at least one more.
   size_t n_shared = 0;
+  // Where among those tokens a prefix ends that is kept for other requests, ascending; n_shared is
+  // one unless only the request's own ends are wanted.
+  std::vector<size_t> kept_ends;
 };
 Result<Prompts> make_prompts(Engine* engine, const Text& text, const DecisionRequest& request);
 

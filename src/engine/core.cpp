@@ -46,8 +46,7 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
   core->prefixes_ = std::make_unique<reuse::PrefixCache>(
       sizes.state_cache_bytes,
       reuse::PrefixCache::Costs{.page_bytes = facts.kv_layers.empty() ? 0 : page_bytes,
-                                .slot_bytes = facts.state_floats * sizeof(float),
-                                .page_tokens = static_cast<uint32_t>(sizes.page_tokens)});
+                                .slot_bytes = facts.state_floats * sizeof(float)});
   core->identity_ = core->backend_->numeric_identity();
   return core;
 }

@@ -32,30 +32,55 @@ std::optional<Sequence> PrefixCache::find(const Sha256& space, std::span<const i
   return best->sequence.clone();
 }
 
-void PrefixCache::keep(const Sha256& space, const Sequence& sequence,
+bool PrefixCache::refresh(const Sha256& space, std::span<const int32_t> tokens,
+                          std::span<const PlacedView> views) {
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    if (it->sequence.n_tokens() != tokens.size() || !begins(*it, space, tokens, views)) continue;
+    entries_.splice(entries_.begin(), entries_, it);
+    return true;
+  }
+  return false;
+}
+
+// Of the sequence's pages that no entry holds.
+uint64_t PrefixCache::bytes_beside(const Sequence& sequence) const {
+  uint64_t n = 0;
+  for (ops::PageId page : sequence.pages()) n += !page_uses_.contains(page);
+  return n * costs_.page_bytes;
+}
+
+bool PrefixCache::keep(const Sha256& space, const Sequence& sequence,
                        std::span<const PlacedView> views) {
   const uint64_t n = sequence.n_tokens();
-  if (n == 0 || budget_bytes_ == 0) return;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    if (it->sequence.n_tokens() != n || !begins(*it, space, sequence.tokens(), views)) continue;
-    entries_.splice(entries_.begin(), entries_, it);
-    return;
-  }
-  const uint64_t n_pages = (n + costs_.page_tokens - 1) / costs_.page_tokens;
-  const uint64_t bytes = sizeof(Entry) + n * sizeof(int32_t) + views.size() * sizeof(PlacedView) +
-                         n_pages * costs_.page_bytes + costs_.slot_bytes;
-  if (bytes > budget_bytes_) {
+  if (n == 0 || budget_bytes_ == 0) return false;
+  if (refresh(space, sequence.tokens(), views)) return true;
+  Sequence copy = sequence.clone();
+  const size_t n_pages = copy.pages().size();
+  const uint64_t own_bytes = sizeof(Entry) + n * sizeof(int32_t) +
+                             views.size() * sizeof(PlacedView) + n_pages * sizeof(ops::PageId) +
+                             costs_.slot_bytes;
+  if (own_bytes + n_pages * costs_.page_bytes > budget_bytes_) {
     ++counters_.not_stored;
-    return;
+    return false;
   }
-  while (bytes_ + bytes > budget_bytes_) evict();
-  entries_.push_front({space, sequence.clone(), {views.begin(), views.end()}, bytes});
-  bytes_ += bytes;
+  // What goes may have shared pages with the new one, so the sum is taken anew each time.
+  while (bytes_ + own_bytes + bytes_beside(copy) > budget_bytes_) evict();
+  bytes_ += own_bytes + bytes_beside(copy);
+  for (ops::PageId page : copy.pages()) ++page_uses_[page];
+  entries_.push_front({space, std::move(copy), {views.begin(), views.end()}, own_bytes});
+  return true;
 }
 
 bool PrefixCache::evict() {
   if (entries_.empty()) return false;
-  bytes_ -= entries_.back().bytes;
+  const Entry& oldest = entries_.back();
+  bytes_ -= oldest.own_bytes;
+  for (ops::PageId page : oldest.sequence.pages()) {
+    const auto uses = page_uses_.find(page);
+    if (--uses->second > 0) continue;
+    page_uses_.erase(uses);
+    bytes_ -= costs_.page_bytes;
+  }
   entries_.pop_back();
   ++counters_.evictions;
   return true;
@@ -63,6 +88,7 @@ bool PrefixCache::evict() {
 
 void PrefixCache::clear() {
   entries_.clear();
+  page_uses_.clear();
   bytes_ = 0;
 }
 

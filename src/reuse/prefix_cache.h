@@ -4,13 +4,15 @@
 // entry also gives way when a running request needs its pages or its slot.
 //
 // An entry serves every prompt that it is a beginning of, and nothing else: recurrent state cannot
-// be cut. Copying one and running it on gives the bits of a cold run (P1). Engine thread only.
+// be cut. Copying one and running it on gives the bits of a cold run (P1). Entries that begin alike
+// share pages, and such a page counts once. Engine thread only.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/hash.h"
@@ -35,7 +37,6 @@ class PrefixCache {
   // What a sequence takes: its K/V pages and its slot.
   struct Costs {
     uint64_t page_bytes = 0, slot_bytes = 0;
-    uint32_t page_tokens = 1;
   };
   PrefixCache(uint64_t budget_bytes, const Costs& costs)
       : budget_bytes_(budget_bytes), costs_(costs) {}
@@ -43,9 +44,12 @@ class PrefixCache {
   // A copy of the longest entry that `tokens` (with `views` among them) begin with; none: a miss.
   std::optional<Sequence> find(const Sha256& space, std::span<const int32_t> tokens,
                                std::span<const PlacedView> views);
-  // Keeps a copy. `views` are those within the sequence. Nothing happens when an equal entry is
-  // there, or when it is larger than the budget.
-  void keep(const Sha256& space, const Sequence& sequence, std::span<const PlacedView> views);
+  // Keeps a copy; `views` are those within the sequence. Says whether it, or an equal one, is kept
+  // now: not when it is larger than the budget.
+  bool keep(const Sha256& space, const Sequence& sequence, std::span<const PlacedView> views);
+  // Makes the entry of exactly these tokens the latest; false when there is none.
+  bool refresh(const Sha256& space, std::span<const int32_t> tokens,
+               std::span<const PlacedView> views);
   // Drops the least recently used entry; false when there is none.
   bool evict();
   void clear();
@@ -58,8 +62,9 @@ class PrefixCache {
     Sha256 space = {};
     Sequence sequence;
     std::vector<PlacedView> views;
-    uint64_t bytes = 0;
+    uint64_t own_bytes = 0;  // without the pages
   };
+  uint64_t bytes_beside(const Sequence& sequence) const;
   bool begins(const Entry& entry, const Sha256& space, std::span<const int32_t> tokens,
               std::span<const PlacedView> views) const;
 
@@ -67,6 +72,7 @@ class PrefixCache {
   const Costs costs_;
   std::list<Entry> entries_;  // latest first
   uint64_t bytes_ = 0;
+  std::unordered_map<ops::PageId, uint32_t> page_uses_;  // entries that hold a page
   PrefixCounters counters_;
 };
 

@@ -31,6 +31,7 @@ class Sequence {
 
   const std::vector<int32_t>& tokens() const { return tokens_; }
   uint32_t n_tokens() const { return static_cast<uint32_t>(tokens_.size()); }
+  const std::vector<ops::PageId>& pages() const { return pages_; }
 
   // Appending happens in two phases. `prepare` takes whatever pages and slot n more tokens need; it
   // fails, changing nothing, when there are not enough. Then `span` describes the step, and after

@@ -30,6 +30,13 @@ ModelCard make_card(const Engine& engine, const EngineDeciderOptions& options) {
           .has_vision = engine.has_vision()};
 }
 
+// As OpenAI has it: the latest four that the client marked, or three and one that the server picks,
+// which here is the end of the state.
+std::vector<size_t> last_ends(const WireRequest& request) {
+  const size_t n = std::min<size_t>(request.prefix_ends.size(), request.explicit_prefixes ? 4 : 3);
+  return {request.prefix_ends.end() - static_cast<ptrdiff_t>(n), request.prefix_ends.end()};
+}
+
 DecisionRequest to_decision(const WireRequest& request, const JobOptions& options,
                             const std::optional<Calibration>& calibration) {
   DecisionRequest out{.state = request.state,
@@ -39,6 +46,8 @@ DecisionRequest to_decision(const WireRequest& request, const JobOptions& option
                       .scope = options.scope,
                       .cancel = options.cancel};
   if (options.calibrate) out.calibration = calibration;
+  out.prefix_ends = last_ends(request);
+  out.only_prefix_ends = request.explicit_prefixes;
   return out;
 }
 
@@ -62,7 +71,7 @@ class EngineDecider : public Decider {
     OKIBI_ASSIGN_OR_RETURN(answers.result, okibi::decide(*engine_, decision));
     const DecisionResult& result = answers.result;
     answers.n_cached_tokens = result.n_known_prefix_tokens;
-    answers.n_cache_write_tokens = result.n_prefix_tokens - result.n_known_prefix_tokens;
+    answers.n_cache_write_tokens = result.n_kept_prefix_tokens;
     if (result.n_prefix_tokens > 0) {
       answers.prefixes = {.hits = result.n_known_prefix_tokens > 0,
                           .misses = result.n_known_prefix_tokens == 0};
@@ -70,6 +79,8 @@ class EngineDecider : public Decider {
     for (const Answer& answer : result.answers) {
       if (answer.n_suffix_tokens == 0) continue;  // one outcome: nothing to compute or to know
       (answer.was_kept ? answers.answers.hits : answers.answers.misses) += 1;
+      // A question answered from its kept logits is not read again.
+      if (answer.was_kept) answers.n_cached_tokens += answer.n_suffix_tokens;
       answers.is_calibrated = answers.is_calibrated || answer.is_calibrated;
     }
     return answers;

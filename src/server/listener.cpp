@@ -58,13 +58,16 @@ struct Hub {
       : options(std::move(o)),
         service({.keys = options.keys,
                  .shared_caches = options.shared_caches,
-                 .max_waiting = options.max_waiting},
-                decider, metrics) {}
+                 .max_waiting = options.max_waiting,
+                 .max_body_memory = options.max_body_memory},
+                decider, metrics),
+        bodies(options.max_body_memory) {}
 
   const ServerOptions options;
   Metrics metrics;
   Service service;
   RequestIds ids;
+  ByteBudget bodies;  // the queue's jobs and the connections hold charges
   std::unique_ptr<JobQueue> queue;
   std::atomic<bool> draining = false;
 
@@ -87,6 +90,7 @@ struct Hub {
   }
   void update_load() {
     metrics.set_load(connections.size(), queue->n_waiting(), queue->n_running());
+    metrics.set_body_bytes(bodies.used());
   }
 };
 
@@ -119,7 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_.emplace();
     parser_->header_limit(kMaxHeadBytes);
     parser_->body_limit(boost::none);
-    body_.clear();
+    forget_body();
     n_body_ = 0;
     pending_.reset();
     is_idle_ = true;
@@ -147,7 +151,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     take_head();
     pending_ = hub_.service.answer_at_once(head_);
-    if (parser_->content_length() && *parser_->content_length() > kMaxBodyBytes) refuse_body();
+    const uint64_t announced = parser_->content_length().value_or(0);
+    if (announced > kMaxBodyBytes) refuse_body();
+    if (!pending_ && announced > hub_.bodies.free()) {
+      pending_ = hub_.service.refuse_memory(head_);
+    }
     const std::string_view expect = head_.header("expect");
     if (expect.empty() || parser_->is_done()) return read_body();
     if (pending_) return finish(*std::move(pending_), /*keep=*/false);
@@ -166,6 +174,26 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (!value.empty()) value += ", ";
       value += std::string(field.value());
     }
+  }
+
+  // What was read of a body, and its charge.
+  void forget_body() {
+    body_ = {};
+    body_charge_ = {};
+  }
+
+  // Appends a chunk, with room that is charged first: doubled as it fills, but never more than was
+  // announced. Says false when the server has no room left.
+  bool append_to_body(const char* data, size_t n) {
+    const size_t needed = body_.size() + n;
+    if (needed > body_.capacity()) {
+      const size_t announced = parser_->content_length().value_or(kMaxBodyBytes);
+      const size_t room = std::max(needed, std::min(2 * body_.capacity() + n, announced));
+      if (!body_charge_.try_grow(hub_.bodies, room - body_.capacity())) return false;
+      body_.reserve(room);
+    }
+    body_.append(data, n);
+    return true;
   }
 
   void refuse_body() {
@@ -209,12 +237,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const size_t n = chunk_.size() - parser_->get().body().size;
     n_body_ += n;
     if (n_body_ > kMaxBodyBytes) refuse_body();
+    if (!pending_ && !append_to_body(chunk_.data(), n)) {
+      pending_ = hub_.service.refuse_memory(head_);
+    }
     if (pending_) {
-      body_.clear();
-      body_.shrink_to_fit();
+      forget_body();
       if (n_body_ > kMostDiscarded) return finish(*std::move(pending_), /*keep=*/false);
-    } else {
-      body_.append(chunk_.data(), n);
     }
     read_body();
   }
@@ -226,11 +254,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     job->head = head_;
     job->request_id = request_id_;
     job->body = std::move(body_);
-    body_ = {};
+    job->body_charge = std::move(body_charge_);
+    forget_body();
     job->arrived = seconds_now();
     cancel_ = job->cancel;
     const bool taken = hub_.queue->try_push([self = shared_from_this(), job, keep] {
       HttpResponse response = self->hub_.service.run(*job);
+      job->body = {};
+      job->body_charge = {};
       asio::post(self->stream_.get_executor(),
                  [self, response = std::move(response), keep]() mutable {
                    self->cancel_.reset();
@@ -310,6 +341,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Parser> parser_;
   std::vector<char> chunk_ = std::vector<char>(kChunkBytes);
   std::string body_;
+  ByteBudget::Charge body_charge_;
   size_t n_body_ = 0;
   HttpHead head_;
   std::string request_id_;

@@ -53,6 +53,10 @@ struct Metrics::State {
                             .Name("okibi_load")
                             .Help("Open connections, waiting and running requests.")
                             .Register(registry);
+  Family<Gauge>& body_bytes = BuildGauge()
+                                  .Name("okibi_body_bytes")
+                                  .Help("Bytes of all request bodies that are held.")
+                                  .Register(registry);
 
   void count_level(const char* level, const LevelUse& use) {
     uses.Add({{"level", level}, {"result", "hit"}}).Increment(use.hits);
@@ -62,6 +66,7 @@ struct Metrics::State {
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {
   set_load(0, 0, 0);
+  set_body_bytes(0);
 }
 Metrics::~Metrics() = default;
 
@@ -90,6 +95,10 @@ void Metrics::set_load(size_t n_connections, size_t n_waiting, size_t n_running)
   state_->load.Add({{"of", "connections"}}).Set(static_cast<double>(n_connections));
   state_->load.Add({{"of", "waiting"}}).Set(static_cast<double>(n_waiting));
   state_->load.Add({{"of", "running"}}).Set(static_cast<double>(n_running));
+}
+
+void Metrics::set_body_bytes(uint64_t n) {
+  state_->body_bytes.Add({}).Set(static_cast<double>(n));
 }
 
 std::string Metrics::text() const {

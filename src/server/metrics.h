@@ -20,6 +20,7 @@ class Metrics {
   void count_answers(const WireRequest& request, const Answers& answers);
   void count_cancelled();
   void set_load(size_t n_connections, size_t n_waiting, size_t n_running);
+  void set_body_bytes(uint64_t n);
   std::string text() const;
 
  private:

@@ -169,14 +169,15 @@ std::string openapi_json(const ModelCard& card) {
       get("openapi", "This document.", "application/json", true), schema("Error"), kSchemas);
 }
 
-std::string limits_json(const ModelCard& card, size_t max_waiting) {
+std::string limits_json(const ModelCard& card, const ServiceOptions& options) {
   return fmt::format(
       "{{\"model\": {}, \"context_tokens\": {}, \"body_bytes\": {}, \"json_depth\": {}, "
       "\"json_values\": {}, \"text_bytes_beside_images\": {}, \"images\": {}, \"questions\": {}, "
-      "\"options\": {}, \"levels\": {}, \"waiting_requests\": {}, \"reads_images\": {}}}\n",
+      "\"options\": {}, \"levels\": {}, \"waiting_requests\": {}, \"all_body_bytes\": {}, "
+      "\"reads_images\": {}}}\n",
       decision::quote_json(card.name), card.n_ctx, kMaxBodyBytes, decision::kMaxJsonDepth,
       decision::kMaxJsonValues, kMaxTextBytes, kMaxImages, kMaxQuestions, card.max_options,
-      card.max_levels, max_waiting, card.has_vision);
+      card.max_levels, options.max_waiting, options.max_body_memory, card.has_vision);
 }
 
 }  // namespace okibi::server

@@ -28,6 +28,9 @@ struct ServerOptions {
   size_t n_workers = 4;     // requests that run at once
   size_t max_waiting = 64;  // requests that wait beside them; more get 429
   size_t max_connections = 256;
+  // Bytes that the bodies of all requests may take together, arriving, waiting or running; what
+  // comes beyond gets 429. At least kMaxBodyBytes, or the largest bodies could never be read.
+  uint64_t max_body_memory = uint64_t{256} << 20;
   double idle_seconds = 75;                           // without a byte, between and inside requests
   std::function<void(const RequestLog&)> on_request;  // from the I/O threads
 };

@@ -153,7 +153,7 @@ HttpResponse Service::get(const HttpHead& head) const {
   if (head.path == "/health") return health();
   if (head.path == "/v1/models") return {.body = models_body(decider_.card())};
   if (head.path == "/v1/limits") {
-    return {.body = limits_json(decider_.card(), options_.max_waiting)};
+    return {.body = limits_json(decider_.card(), options_)};
   }
   if (head.path == "/openapi.json") return {.body = openapi_json(decider_.card())};
   return {.content_type = "text/plain; version=0.0.4", .body = metrics_.text()};
@@ -181,6 +181,16 @@ HttpResponse Service::refuse(const HttpHead& head, int status, std::string code,
 HttpResponse Service::refuse_full(const HttpHead& head) const {
   HttpResponse response =
       refuse(head, 429, "QUEUE_FULL", "as many requests as may wait are waiting already");
+  response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+HttpResponse Service::refuse_memory(const HttpHead& head) const {
+  HttpResponse response =
+      refuse(head, 429, "BODIES_FULL",
+             fmt::format("the bodies of other requests leave no room for this one; together they "
+                         "may take {} bytes",
+                         options_.max_body_memory));
   response.headers.emplace_back("Retry-After", "1");
   return response;
 }

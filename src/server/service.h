@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/api_keys.h"
+#include "server/byte_budget.h"
 #include "server/decider.h"
 #include "server/job_queue.h"
 #include "server/metrics.h"
@@ -36,7 +37,8 @@ struct HttpResponse {
 struct ServiceOptions {
   ApiKeys keys;                // empty: no key is asked for
   bool shared_caches = false;  // one scope for all keys
-  size_t max_waiting = 64;     // only for /v1/limits
+  size_t max_waiting = 64;     // only for /v1/limits, as what follows
+  uint64_t max_body_memory = 0;
 };
 
 // One request on its way through the queue.
@@ -44,7 +46,8 @@ struct Job {
   HttpHead head;
   std::string request_id;
   std::string body;
-  double arrived = 0;  // seconds_now() when the body was complete
+  ByteBudget::Charge body_charge;  // for `body`
+  double arrived = 0;              // seconds_now() when the body was complete
   std::shared_ptr<std::atomic<bool>> cancel = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -63,6 +66,7 @@ class Service {
   HttpResponse refuse(const HttpHead& head, int status, std::string code,
                       std::string message) const;
   HttpResponse refuse_full(const HttpHead& head) const;
+  HttpResponse refuse_memory(const HttpHead& head) const;
   static std::string_view route_of(std::string_view path);  // for metrics; "other" when unknown
 
  private:
@@ -84,6 +88,6 @@ class Service {
 
 // The document of /openapi.json.
 std::string openapi_json(const ModelCard& card);
-std::string limits_json(const ModelCard& card, size_t max_waiting);
+std::string limits_json(const ModelCard& card, const ServiceOptions& options);
 
 }  // namespace okibi::server

@@ -198,6 +198,7 @@ TEST(Decide, BatchSizeAndWavesChangeNoBit) {
       {n_shared, 1}, {n_shared, 3}, {n_shared / 2, 4}, {1, 0}, {0, 0}};
   for (const auto& [cut, wave] : cuts_and_waves) {
     prompts->n_shared = cut;
+    prompts->kept_ends.clear();
     const auto run = decision::run_prompts(engine->scheduler(), *prompts, {.max_wave = wave});
     ASSERT_TRUE(run.ok()) << run.status().message();
     for (size_t i = 0; i < prompts->asked.size(); ++i) {

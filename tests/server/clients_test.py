@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Starts `okibi serve` and drives unmodified official clients against it.
+"""Starts `okibi serve`, with a text model and with the bundled picture model (eye_clients.py), and
+drives unmodified official clients against it.
 
     clients_test.py OKIBI MODEL.gguf
 
@@ -8,46 +9,21 @@ model is missing, which CTest counts as skipped.
 """
 
 import asyncio
-import json
 import math
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import tempfile
-import urllib.request
+import traceback
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import eye_clients
+from eye_clients import expect
+from server_process import KEY, ROOT, Server, eye_server, metric, post
+
 VENV = ROOT / "build" / "clients"
-KEY = "test-key-1"
 STATE = "Kiln 2 tripped at 03:10. Panel shows 1,340 C against a 1,280 C limit. Fan B is silent."
 PIXEL = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YA"
          "AAAASUVORK5CYII=")
-
-
-class Server:
-    """okibi on a free port, until the end of the `with`."""
-
-    def __init__(self, okibi, model):
-        self.keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
-        self.keys.write(KEY + " tester\n")
-        self.keys.flush()
-        self.process = subprocess.Popen(
-            [okibi, "serve", "-m", model, "--port", "0", "--ctx", "2048", "--threads", "2",
-             "--name", "tiny", "--api-keys", self.keys.name, "--quiet"],
-            stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self):
-        line = self.process.stdout.readline()
-        assert "listens on http://" in line, line
-        self.url = line.split()[-1]
-        return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0, "the server did not drain"
-        self.keys.close()
 
 
 def check_systemone_answers(answers):
@@ -71,7 +47,7 @@ def test_typesafe_sync(url):
                           criteria=["note it", {"level": "check"}, "stop"]),
         "fan": Noul(instructions="Has a fan stopped?"),
     }
-    with TypeSafeClient(base_url=url, api_key=KEY) as client:
+    with TypeSafeClient(base_url=url, api_key=KEY, timeout=120) as client:
         first = client.system_one(state=STATE, questions=questions)
         again = client.system_one(state=STATE, questions=questions)
         check_systemone_answers(first.answers)
@@ -89,7 +65,7 @@ def test_typesafe_sync(url):
                lambda: client.system_one(state=4, questions=questions))
         expect(typesafe_sdk.TypeSafeBadRequestError,
                lambda: client.system_one(state="x", questions=questions, model="other"))
-    with TypeSafeClient(base_url=url, api_key="another-key") as client:
+    with TypeSafeClient(base_url=url, api_key="another-key", timeout=120) as client:
         expect(typesafe_sdk.TypeSafeAuthenticationError,
                lambda: client.system_one(state=STATE, questions=questions))
 
@@ -98,7 +74,7 @@ def test_typesafe_async(url):
     from typesafe_sdk import AsyncTypeSafeClient, Noul
 
     async def go():
-        async with AsyncTypeSafeClient(base_url=url, api_key=KEY) as client:
+        async with AsyncTypeSafeClient(base_url=url, api_key=KEY, timeout=120) as client:
             return await asyncio.gather(*[
                 client.system_one(state=f"{STATE} {i % 3}",
                                  questions={"fan": Noul(instructions="Has a fan stopped?")})
@@ -151,7 +127,7 @@ def test_decision_circuits(url):
 
 def test_jev_local_shape(url):
     """A top-level `images` list: understood, and refused in words by a model without eyes."""
-    status, body = post(url, {"state": "x", "images": ["data:image/png;base64," + PIXEL],
+    status, body, _ = post(url, {"state": "x", "images": ["data:image/png;base64," + PIXEL],
                               "questions": {"q": {"type": "noul", "instructions": "Is it red?"}}})
     assert status == 422 and "pictures" in body["error"], body
 
@@ -160,28 +136,27 @@ def test_schemathesis(url):
     command = [str(VENV / "bin" / "schemathesis"), "run", url + "/openapi.json", "--url", url,
                "--checks", "not_a_server_error", "--max-examples", "40", "--seed", "1",
                "--header", "Authorization: Bearer " + KEY, "--request-timeout", "60"]
+    before = {line: metric(url, line) for line in (
+        f'okibi_request_seconds_count{{route="{route}"}}'
+        for route in ("/v1/systemone", "/v1/decisions"))}
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    for route, n in before.items():
+        assert metric(url, route) > n + 20, f"hardly a request was made: {route}"
 
 
-def post(url, body):
-    request = urllib.request.Request(
-        url + "/v1/systemone", json.dumps(body).encode(),
-        {"Content-Type": "application/json", "Authorization": "Bearer " + KEY})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
-
-
-def expect(kind, call):
-    try:
-        call()
-    except kind as error:
-        assert str(error), "an error without words"
-        return
-    raise AssertionError(f"expected {kind.__name__}")
+def run_all(tests, *arguments):
+    failed = 0
+    for name, test in tests:
+        try:
+            test(*arguments)
+            print("passed", name, flush=True)
+        except Exception as error:  # noqa: BLE001: every client fails in its own way
+            failed += 1
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            print("FAILED", name, type(error).__name__, str(error)[:3000],
+                  f"({line.filename}:{line.lineno})", flush=True)
+    return failed
 
 
 def main():
@@ -192,17 +167,14 @@ def main():
         return 77
     if pathlib.Path(sys.prefix).resolve() != VENV.resolve():
         os.execv(python, [str(python), *sys.argv])
-    failed = 0
-    with Server(okibi, model) as server:
-        for name, test in sorted(globals().items()):
-            if not name.startswith("test_"):
-                continue
-            try:
-                test(server.url)
-                print("passed", name)
-            except Exception as error:  # noqa: BLE001: every client fails in its own way
-                failed += 1
-                print("FAILED", name, type(error).__name__, str(error)[:3000])
+    text = [(n, t) for n, t in sorted(globals().items()) if n.startswith("test_")]
+    eye = [(n, t) for n, t in sorted(vars(eye_clients).items()) if n.startswith("eye_")]
+    on_eye = [(n, t) for n, t in eye if n not in ("eye_full_queue", "eye_server")]
+    with Server(okibi, model, "--ctx", "2048") as server:
+        failed = run_all(text, server.url)
+    with eye_server(okibi) as server:
+        failed += run_all(on_eye + [("test_schemathesis", test_schemathesis)], server.url)
+    failed += run_all([("eye_full_queue", eye_clients.eye_full_queue)], okibi)
     print(f"{failed} failed")
     return 1 if failed else 0
 

@@ -328,6 +328,62 @@ TEST_F(SlowServerTest, RefusesAFullQueueAtOnceAndStaysHealthy) {
   EXPECT_EQ(post(body_of("x")).status, 200);
 }
 
+// Bodies count together, however many connections they come by, until their requests are answered.
+TEST_F(SlowServerTest, BoundsTheMemoryOfAllBodiesTogether) {
+  start({.n_workers = 1, .max_waiting = 1000, .max_body_memory = 64 << 20});
+  const std::string small = body_of("x");
+  const std::string large = body_of("wait") + std::string(20 << 20, ' ');
+  std::vector<std::thread> clients;
+  std::atomic<int> n_ok = 0;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back([&] { n_ok += post(large).status == 200; });
+  }
+  const auto n_taken = [&] {
+    const Json health = Json::parse(get("/health").body);
+    return health["running"].get<int>() + health["waiting"].get<int>();
+  };
+  while (n_taken() != 3) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const HttpReply announced = post(large);
+  EXPECT_EQ(announced.status, 429);
+  EXPECT_EQ(announced.headers.at("retry-after"), "1");
+  EXPECT_EQ(Json::parse(announced.body)["code"], "BODIES_FULL");
+  const std::string chunk = "100000\r\n" + std::string(1 << 20, ' ') + "\r\n";
+  std::string chunked =
+      "POST /v1/systemone HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+      "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 8; ++i) chunked += chunk;
+  EXPECT_EQ(read_to_end(connect_raw(chunked + "0\r\n\r\n")).substr(0, 12), "HTTP/1.1 429");
+  std::thread waits([&] { n_ok += post(small).status == 200; });  // there is room for this one
+  decider_.open();
+  waits.join();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(n_ok, 4);
+  EXPECT_EQ(post(large).status, 200);
+  EXPECT_NE(get("/metrics").body.find("okibi_body_bytes 0"), std::string::npos);
+}
+
+TEST_F(SlowServerTest, ManyLargeUploadsAreAnsweredOrRefused) {
+  start({.n_workers = 2, .max_waiting = 1000, .max_body_memory = 40 << 20});
+  const std::string body = body_of("x") + std::string(8 << 20, ' ');
+  std::vector<std::thread> clients;
+  std::atomic<int> n_ok = 0, n_full = 0;
+  for (int i = 0; i < 24; ++i) {
+    clients.emplace_back([&] {
+      for (int attempt = 0; attempt < 500; ++attempt) {
+        const int status = post(body).status;
+        n_ok += status == 200;
+        n_full += status == 429;
+        if (status == 200) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(n_ok, 24);
+  EXPECT_GT(n_full, 0);
+  EXPECT_NE(get("/metrics").body.find("okibi_body_bytes 0"), std::string::npos);
+}
+
 TEST_F(SlowServerTest, CancelsTheWorkOfAClientThatHasGone) {
   start({.n_workers = 1});
   const int fd = connect_raw(raw_post(body_of("cancel")));

@@ -1,5 +1,6 @@
 // The words of a question's prompt, what prompts share, and the labels' tokens. The vocabulary here
-// has one token per byte and one that merges across the border of state and question.
+// has one token per byte, one that merges across the border of state and question, and one that
+// merges the end of a line.
 #include "decide/prompt.h"
 
 #include <gtest/gtest.h>
@@ -18,6 +19,9 @@ class ByteText : public Text {
       if (text.substr(i, 10) == "\n\nQuestion") {
         ids.push_back(kMerged);
         i += 9;
+      } else if (text.substr(i, 2) == "!\n") {
+        ids.push_back(kBangLine);
+        i += 1;
       } else {
         ids.push_back(static_cast<unsigned char>(text[i]));
       }
@@ -39,12 +43,13 @@ class ByteText : public Text {
     std::string out;
     for (TokenId id : ids) {
       if (id == kMerged) out += "\n\nQuestion";
+      if (id == kBangLine) out += "!\n";
       if (id < 256) out += static_cast<char>(id);
     }
     return out;
   }
   std::unique_ptr<TextStream> stream(std::vector<std::string>) const override { return nullptr; }
-  int32_t n_tokens() const override { return 258; }
+  int32_t n_tokens() const override { return 259; }
   bool is_end_of_generation(TokenId) const override { return false; }
   bool is_sampleable(TokenId) const override { return true; }
   TokenId find_by_bytes(std::string_view bytes) const override {
@@ -53,7 +58,7 @@ class ByteText : public Text {
   }
 
  private:
-  static constexpr TokenId kBos = 256, kMerged = 257;
+  static constexpr TokenId kBos = 256, kMerged = 257, kBangLine = 258;
 };
 
 DecisionRequest request_of(std::string state, std::string_view questions) {
@@ -133,6 +138,38 @@ TEST(Prompt, TokensOfAQuestionDoNotDependOnItsNeighbours) {
   EXPECT_EQ(both->n_shared, first->n_shared);
   EXPECT_EQ(text.decode(std::span(first->asked[0].prompt.tokens).first(first->n_shared), true),
             "<user>State:\nstate");
+}
+
+// What of a prompt lies before each end that is kept, the state's own end last.
+std::vector<std::string> kept_texts(DecisionRequest request) {
+  const ByteText text;
+  const auto prompts = make_prompts(nullptr, text, request);
+  EXPECT_TRUE(prompts.ok()) << prompts.status().message();
+  std::vector<std::string> out;
+  for (size_t end : prompts->kept_ends) {
+    out.push_back(text.decode(std::span(prompts->asked[0].prompt.tokens).first(end), true));
+  }
+  return out;
+}
+
+TEST(Prompt, PrefixesEndWhereTheRequestSays) {
+  const std::string question = R"({"a": {"type": "noul", "instructions": "x"}})";
+  const auto kept = [&](std::string state, std::vector<size_t> ends, bool only = false) {
+    DecisionRequest request = request_of(std::move(state), question);
+    request.prefix_ends = std::move(ends);
+    request.only_prefix_ends = only;
+    return kept_texts(request);
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(kept("ab\ncd", {}), (Texts{"<user>State:\nab\ncd"}));
+  EXPECT_EQ(kept("ab\ncd", {}, true), Texts{});
+  EXPECT_EQ(kept("ab\ncd", {2, 4}),
+            (Texts{"<user>State:\nab", "<user>State:\nab\nc", "<user>State:\nab\ncd"}));
+  EXPECT_EQ(kept("ab\ncd", {2, 2, 5}, true), (Texts{"<user>State:\nab", "<user>State:\nab\ncd"}));
+  EXPECT_EQ(kept("ab", {0}), (Texts{"<user>State:\n", "<user>State:\nab"}));
+  // A token that may reach over the end is left out, also where it does not in this text.
+  EXPECT_EQ(kept("ab!\ncd", {3}, true), Texts{"<user>State:\nab"});
+  EXPECT_EQ(kept("ab!cd", {3}, true), Texts{"<user>State:\nab"});
 }
 
 TEST(Prompt, EqualQuestionsShareTheStateToo) {

@@ -1,6 +1,7 @@
 // What a client asked, independent of which API and which body form it used: texts, pictures and
 // typed questions, and what of the request has to be echoed in the answer. Pictures stand inside
-// texts as marks (picture_mark). Knows nothing of HTTP or of the engine.
+// texts as marks (picture_mark), or before the state when no text has their mark. Knows nothing of
+// HTTP or of the engine.
 #pragma once
 
 #include <cstddef>

@@ -257,8 +257,7 @@ class Reader {
       }
       const auto image = images_.add_source(fmt::format("images.{}", i), item.text,
                                             /*bare_allowed=*/true, &error_);
-      if (!image) return false;
-      leading_ += picture_mark(*image);
+      if (!image) return false;  // without a mark: before the state
     }
     return true;
   }
@@ -364,7 +363,7 @@ class Reader {
     } else {
       text = decision::text_of(images_.marked(*state));
     }
-    request_.state = leading_.empty() || text.empty() ? leading_ + text : leading_ + "\n" + text;
+    request_.state = std::move(text);
     return true;
   }
 
@@ -480,7 +479,6 @@ class Reader {
   const std::vector<Part>* parts_;
   WireRequest& request_;
   Images images_;
-  std::string leading_;  // marks of `images`, which stand before the state
   ApiError error_;
 };
 
