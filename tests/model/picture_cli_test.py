@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Black-box test of the commands about pictures: bench decisions.
+"""Black-box test of the commands about pictures: bench decisions, and inspect with a model.
 
   picture_cli_test.py PROGRAM SOURCE_DIR
 
@@ -28,6 +28,12 @@ def okibi(*args):
 def eye():
     folder = SOURCE / "models/okibi-eye"
     return ["-m", folder / "okibi-eye.gguf", "--mmproj", folder / "mmproj-okibi-eye.gguf"]
+
+
+def tiny():
+    folder = SOURCE / "tests/golden/lfm2vl-tiny"
+    return ["-m", folder / "lfm2vl-tiny-f32.gguf", "--mmproj",
+            folder / "mmproj-lfm2vl-tiny-f32.gguf"]
 
 
 def bundled():
@@ -120,6 +126,55 @@ class PictureCommands(unittest.TestCase):
         self.fail_with("/nonexistent.png", "bench", "decisions", *eye(), "--image",
                        "/nonexistent.png", *bundled()[2:])
         self.fail_with("nothing to measure", "bench")
+
+    # inspect
+
+    def inspect(self, *args):
+        done = okibi("inspect", *args, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_inspect_shows_what_a_model_sees(self):
+        picture = SOURCE / "tests/golden/lfm2vl-tiny/images/img4_1600x500.png"
+        default = self.inspect(picture)
+        seen = self.inspect(picture, *tiny())
+        self.assertIn("no model given", default["model"]["name"])
+        self.assertNotIn("no model given", seen["model"]["name"])
+        self.assertEqual(seen["plan"], default["plan"])  # the tiny model cuts as LFM2.5-VL does
+
+    def test_inspect_takes_the_parameters_of_the_files(self):
+        shape = pathlib.Path(self.folder.name) / "vl.gguf"
+        made = okibi("synth", "lfm2.5-vl-450m", shape, "--no-data")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        projector = shape.with_name("mmproj-vl.gguf")
+        picture = SOURCE / "bench/decisions/rings-512x286.png"
+        seen = self.inspect(picture, "-m", shape, "--mmproj", projector)
+        self.assertEqual(seen["plan"]["image_tokens"], 144)
+        # With patches of 32 px the wide picture is 25 x 8 tokens: one view instead of tiles.
+        changed = pathlib.Path(self.folder.name) / "mmproj-coarse.gguf"
+        self.write_with_patch(projector, changed, 32)
+        wide = SOURCE / "tests/golden/lfm2vl-tiny/images/img4_1600x500.png"
+        fine = self.inspect(wide, "-m", shape, "--mmproj", projector)
+        coarse = self.inspect(wide, "-m", shape, "--mmproj", changed)
+        self.assertEqual(coarse["model"]["parameters"]["patch"], 32)
+        self.assertEqual((fine["plan"]["tiled"], fine["views"][0]["tokens"]), (True, 256))
+        self.assertEqual((coarse["plan"]["tiled"], coarse["views"][0]["tokens"]), (False, 200))
+
+    def write_with_patch(self, source, target, n):
+        """A copy of a vision file whose key of the patch size has the value n."""
+        data = bytearray(source.read_bytes())
+        key = b"clip.vision.patch_size"
+        at = data.index(key) + len(key) + 4  # past the type of the value
+        data[at:at + 4] = n.to_bytes(4, "little")
+        target.write_bytes(data)
+
+    def test_inspect_wants_both_files_or_none(self):
+        picture = SOURCE / "bench/decisions/rings-512x286.png"
+        self.fail_with("found only --mmproj", "inspect", picture, *eye()[2:])
+        self.fail_with("found only -m", "inspect", picture, *eye()[:2])
+        self.fail_with("do not belong together", "inspect", picture, *eye()[:2], *tiny()[2:])
+        self.fail_with("general.architecture", "inspect", picture, *eye()[:2], "--mmproj",
+                       eye()[1])
 
 
 if __name__ == "__main__":
