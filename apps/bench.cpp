@@ -1,16 +1,16 @@
-// okibi bench: prefill and decode speed at chosen depths, for one set of options or two.
+// okibi bench: prefill and decode speed at chosen depths, for one set of options or two. Questions
+// about a picture are measured by `bench decisions` (bench_decisions.cpp).
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
 
+#include "apps/bench_decisions.h"
 #include "apps/bench_report.h"
 #include "apps/commands.h"
 #include "apps/engine_flags.h"
 #include "apps/terminal.h"
-#include "base/hash.h"
-#include "platform/file_map.h"
 
 namespace okibi::apps {
 namespace {
@@ -80,6 +80,9 @@ Status write_text(const std::string& path, const std::string& text) {
 }
 
 Status run(BenchFlags& flags) {
+  if (flags.engine.options.model_path.empty()) {
+    return invalid_argument("there is nothing to measure: give a model, -m FILE");
+  }
   flags.plan.depths.clear();
   for (const std::string& text : split(flags.depths, ',')) {
     OKIBI_ASSIGN_OR_RETURN(uint32_t depth, parse_depth(text));
@@ -103,8 +106,7 @@ Status run(BenchFlags& flags) {
                          }));
   BenchContext context{.machine = machine_name()};
   context.model_file = std::filesystem::path(flags.engine.options.model_path).filename().string();
-  OKIBI_ASSIGN_OR_RETURN(FileMap map, FileMap::open(flags.engine.options.model_path));
-  context.model_sha256 = to_hex(sha256(map.bytes()));
+  OKIBI_ASSIGN_OR_RETURN(context.model_sha256, file_sha256(flags.engine.options.model_path));
   std::fputs(bench_table(flags.plan, result).c_str(), stdout);
   if (flags.plan.profile) {
     std::fputs(result.profile.table.c_str(), stdout);
@@ -121,6 +123,7 @@ void add_bench(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("bench", "measure prefill and decode; with --b, A-B-B-A");
   auto flags = std::make_shared<BenchFlags>();
   flags->engine.add(command);
+  command->get_option("--model")->required(false);  // `bench decisions` has its own
   command->add_option("--depth", flags->depths, "tokens of context before, e.g. 0,4k,16k");
   command->add_option("--prefill", flags->plan.n_prefill, "tokens of the prefill test; 0: none");
   command->add_option("--decode", flags->plan.n_decode, "tokens of the decode test; 0: none");
@@ -132,7 +135,9 @@ void add_bench(CLI::App& app, int* exit_code) {
   command->add_option("--csv", flags->csv, "write the rows to this file");
   command->add_option("--json", flags->json, "write everything to this file");
   command->add_option("--svg", flags->svg, "write a plot to this file");
-  command->callback([flags, exit_code] {
+  add_bench_decisions(command, exit_code);
+  command->callback([flags, command, exit_code] {
+    if (!command->get_subcommands().empty()) return;
     const Status status = run(*flags);
     if (!status.ok()) *exit_code = report(status);
   });

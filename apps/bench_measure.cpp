@@ -29,12 +29,6 @@ std::vector<TokenId> random_tokens(uint32_t n, uint32_t n_vocab, uint32_t seed) 
   return tokens;
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 // One sample: seconds for n tokens on a fork of the base, so that every sample starts from the same
 // state.
 Result<double> take_sample(Subject& subject, BenchTest test, uint32_t n, uint64_t* hash) {
@@ -156,6 +150,12 @@ Result<std::vector<BenchRow>> measure(std::vector<Subject>& subjects, const Benc
 }
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
 
 Result<BenchResult> run_bench(const BenchPlan& plan,
                               const std::function<void(const std::string&)>& say) {

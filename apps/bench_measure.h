@@ -64,4 +64,7 @@ struct BenchResult {
 Result<BenchResult> run_bench(const BenchPlan& plan,
                               const std::function<void(const std::string&)>& say);
 
+// Of at least one value.
+double median_of(std::vector<double> values);
+
 }  // namespace okibi::apps

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/hash.h"
 #include "build_info.h"
 #include "platform/cpu_features.h"
+#include "platform/file_map.h"
 
 namespace okibi::apps {
 namespace {
@@ -72,6 +74,11 @@ std::string svg_panel(const BenchPlan& plan, const BenchResult& result, BenchTes
 std::string machine_name() {
   const std::string& brand = host_cpu().brand;
   return brand.empty() ? "unknown" : brand;
+}
+
+Result<std::string> file_sha256(const std::string& path) {
+  OKIBI_ASSIGN_OR_RETURN(const FileMap map, FileMap::open(path));
+  return to_hex(sha256(map.bytes()));
 }
 
 std::string bench_table(const BenchPlan& plan, const BenchResult& result) {

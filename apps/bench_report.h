@@ -14,6 +14,8 @@ struct BenchContext {
   std::string model_sha256;  // empty when it was not computed
 };
 std::string machine_name();
+// SHA-256 of a file's bytes, in hexadecimal digits.
+Result<std::string> file_sha256(const std::string& path);
 
 std::string bench_table(const BenchPlan& plan, const BenchResult& result);
 std::string bench_csv(const BenchContext& context, const BenchPlan& plan,

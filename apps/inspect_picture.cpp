@@ -12,6 +12,7 @@
 
 #include "apps/printable.h"
 #include "apps/terminal.h"
+#include "apps/vision_file.h"
 #include "base/hash.h"
 #include "image/view.h"
 
@@ -31,12 +32,18 @@ struct Model {
 
 // The one place that knows where view parameters come from.
 Result<Model> choose_model(const InspectPictureFlags& flags) {
-  if (flags.model_path.empty() && flags.mmproj_path.empty()) {
-    return Model{"LFM2.5-VL (no model given)", ViewParams{}};
+  const bool has_model = !flags.model_path.empty(), has_vision = !flags.mmproj_path.empty();
+  if (!has_model && !has_vision) return Model{"LFM2.5-VL (no model given)", ViewParams{}};
+  if (!has_model || !has_vision) {
+    return invalid_argument(
+        fmt::format("a model's view of a picture follows from its two files: found only {}, "
+                    "expected -m and --mmproj",
+                    has_model ? "-m" : "--mmproj"));
   }
-  return unsupported(
-      "this build does not read view parameters from --mmproj; leave it out to see "
-      "what LFM2.5-VL gets");
+  OKIBI_ASSIGN_OR_RETURN(const model::VisionHparams vision,
+                         read_vision_file(flags.model_path, flags.mmproj_path));
+  const std::string file = std::filesystem::path(flags.mmproj_path).filename().string();
+  return Model{printable(vision.name.empty() ? file : vision.name, 100), vision.views};
 }
 
 Result<std::vector<uint8_t>> read_picture_file(const std::string& path) {

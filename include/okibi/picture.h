@@ -49,6 +49,7 @@ struct Picture {
   uint32_t views_known = 0;     // L1: rows that were there or that another caller just computed
   uint32_t views_encoded = 0;
   double decode_seconds = 0;  // decoding, resizing, digests
+  double resize_seconds = 0;  // of these, resizing and cutting into views
   double encode_seconds = 0;  // encoding, with waiting for the engine thread
 };
 

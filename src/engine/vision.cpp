@@ -66,12 +66,15 @@ reuse::VisionKey Vision::file_key(const Sha256& file, const Sha256& space) const
 }
 
 Result<std::vector<image::View>> Vision::decode(std::span<const uint8_t> file,
-                                                reuse::PictureLayout* layout) const {
+                                                reuse::PictureLayout* layout,
+                                                double* resize_seconds) const {
   const image::ViewParams& params = encoder_->hparams().views;
   OKIBI_ASSIGN_OR_RETURN(const image::Picture picture, image::decode_picture(file));
   OKIBI_ASSIGN_OR_RETURN(const image::ViewPlan plan,
                          image::plan_views(picture.width, picture.height, params));
+  const double begin = seconds_now();
   OKIBI_ASSIGN_OR_RETURN(std::vector<image::View> views, image::make_views(picture, plan, params));
+  *resize_seconds += seconds_now() - begin;
   layout->width = picture.width;
   layout->height = picture.height;
   layout->is_tiled = plan.tiled;
@@ -107,19 +110,21 @@ Result<Picture> Vision::encode(Scheduler& scheduler, std::span<const uint8_t> fi
   const Sha256 file_digest = image::file_digest(file);
   const Sha256 space = reuse::key_space(scope, identity_);
   std::vector<image::View> views;  // empty while nobody needed the pixels here
+  double resize_seconds = 0;
   auto outcome = reuse::VisionCache::Outcome::kHit;
   OKIBI_ASSIGN_OR_RETURN(const std::shared_ptr<const reuse::PictureLayout> layout,
                          cache_.layout(
                              file_key(file_digest, space),
                              [&]() -> Result<reuse::PictureLayout> {
                                reuse::PictureLayout made;
-                               OKIBI_ASSIGN_OR_RETURN(views, decode(file, &made));
+                               OKIBI_ASSIGN_OR_RETURN(views, decode(file, &made, &resize_seconds));
                                return made;
                              },
                              &outcome));
   Picture picture = make_picture(*layout, file_digest);
   picture.file_was_known = outcome != reuse::VisionCache::Outcome::kComputed;
   picture.decode_seconds = seconds_now() - start;
+  picture.resize_seconds = resize_seconds;
   if (picture.n_prompt_tokens > max_tokens) {
     return resource_exhausted(
         fmt::format("a picture of {} x {} pixels takes {} tokens; there is room for {}",
@@ -132,7 +137,7 @@ Result<Picture> Vision::encode(Scheduler& scheduler, std::span<const uint8_t> fi
         // The layout is known, these rows are gone: the pixels are needed once more.
         const double begin = seconds_now();
         reuse::PictureLayout again;
-        OKIBI_ASSIGN_OR_RETURN(views, decode(file, &again));
+        OKIBI_ASSIGN_OR_RETURN(views, decode(file, &again, &picture.resize_seconds));
         picture.decode_seconds += seconds_now() - begin;
       }
       const double begin = seconds_now();

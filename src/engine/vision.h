@@ -40,8 +40,10 @@ class Vision {
   reuse::VisionCache& cache() { return cache_; }
 
  private:
+  // Adds what resizing took to *resize_seconds.
   Result<std::vector<image::View>> decode(std::span<const uint8_t> file,
-                                          reuse::PictureLayout* layout) const;
+                                          reuse::PictureLayout* layout,
+                                          double* resize_seconds) const;
   reuse::VisionKey file_key(const Sha256& file, const Sha256& space) const;
   Result<reuse::ViewRows> encode_view(Scheduler& scheduler, const image::View& view,
                                       const Sha256& digest);

@@ -31,8 +31,6 @@ class VisionEncoder {
   uint64_t n_parameters() const { return n_parameters_; }
   // Image tokens of a view: the rows that encode() makes of it.
   int64_t n_tokens(const image::View& view) const;
-  // Multiply-adds of encoding a view of n patches.
-  uint64_t macs(int64_t n_patches) const;
 
   // Activation buffers for steps of up to max_patches patches, all views together. Once.
   Status add_activations(ops::Backend& backend, int64_t max_patches);

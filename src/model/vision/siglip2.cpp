@@ -141,17 +141,6 @@ int64_t VisionEncoder::n_tokens(const image::View& view) const {
   return view.width / unit * (view.height / unit);
 }
 
-uint64_t VisionEncoder::macs(int64_t n_patches) const {
-  const VisionHparams& h = hparams_;
-  const int64_t layer = 4 * h.d_model * h.d_model + 2 * h.d_model * h.d_ff;
-  const int64_t attention = 2 * n_patches * h.d_model;
-  const int64_t token =
-      h.patches_per_token() * h.d_model * h.projector_hidden + h.projector_hidden * h.d_text;
-  return static_cast<uint64_t>(
-      n_patches * (h.patch_values() * h.d_model + h.n_layers * (layer + attention)) +
-      n_patches / h.patches_per_token() * token);
-}
-
 uint64_t VisionEncoder::activation_bytes(int64_t max_patches) const {
   const VisionHparams& h = hparams_;
   const int64_t per_patch = h.patch_values() + 6 * h.d_model + h.d_ff + 2 * h.d_model;

@@ -147,6 +147,18 @@ int64_t VisionHparams::max_view_patches() const {
   return std::max(int64_t{views.max_tokens} * patches_per_token(), tile_side * tile_side);
 }
 
+uint64_t VisionHparams::matrix_macs(int64_t n_patches) const {
+  const int64_t layer = 4 * d_model * d_model + 2 * d_model * d_ff;
+  const int64_t token =
+      patches_per_token() * d_model * projector_hidden + projector_hidden * d_text;
+  return static_cast<uint64_t>(n_patches * (patch_values() * d_model + n_layers * layer) +
+                               n_patches / patches_per_token() * token);
+}
+
+uint64_t VisionHparams::attention_macs(int64_t n_patches) const {
+  return static_cast<uint64_t>(2 * n_patches * n_patches * n_layers * d_model);
+}
+
 Result<VisionHparams> read_vision_hparams(const gguf::File& file, const TextSide& text) {
   OKIBI_RETURN_IF_ERROR(check_kind(file));
   VisionHparams h;

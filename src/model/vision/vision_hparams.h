@@ -40,6 +40,9 @@ struct VisionHparams {
   int64_t patches_per_token() const { return int64_t{factor} * factor; }
   // The most patches of one view.
   int64_t max_view_patches() const;
+  // Multiply-adds of encoding a view of n patches: of all matrices, and inside attention.
+  uint64_t matrix_macs(int64_t n_patches) const;
+  uint64_t attention_macs(int64_t n_patches) const;
 };
 
 // Errors name the key or tensor, what was found and what was expected.
