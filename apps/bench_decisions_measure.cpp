@@ -61,6 +61,7 @@ class Measurement {
     OKIBI_RETURN_IF_ERROR(run_cases());
     result_.load_average[1] = load_average();
     OKIBI_RETURN_IF_ERROR(measure_roofs());
+    result_.encoder_peak = peak_of_encoder();
     return std::move(result_);
   }
 
@@ -75,7 +76,6 @@ class Measurement {
     result_.n_threads = on_->n_threads();
     OKIBI_ASSIGN_OR_RETURN(vision_,
                            read_vision_file(plan_.options.model_path, plan_.options.mmproj_path));
-    result_.encoder_is_int8 = vision_.is_quantised && !plan_.options.f32_activations;
     return ok_status();
   }
 
@@ -88,9 +88,27 @@ class Measurement {
     ops::Roofs& best = result_.roofs;
     best.int8_name = now.int8_name;
     best.int8_ops_per_s = std::max(best.int8_ops_per_s, now.int8_ops_per_s);
+    best.bf16_ops_per_s = std::max(best.bf16_ops_per_s, now.bf16_ops_per_s);
     best.float_ops_per_s = std::max(best.float_ops_per_s, now.float_ops_per_s);
     best.read_bytes_per_s = std::max(best.read_bytes_per_s, now.read_bytes_per_s);
     return ok_status();
+  }
+
+  // Levels with a bfloat16 unit round the factors of products of Q8_0, and split those of 16-bit
+  // files into sums (decision 0014).
+  EncoderPeak peak_of_encoder() const {
+    const ops::Roofs& r = result_.roofs;
+    const DType type = vision_.layer_type;
+    if (!plan_.options.f32_activations && r.bf16_ops_per_s > 0) {
+      if (type == DType::kQ8_0) return {"bfloat16", r.bf16_ops_per_s, false};
+      if (type == DType::kBF16) return {"bfloat16, two products each", r.bf16_ops_per_s / 2, false};
+      if (type == DType::kF16)
+        return {"bfloat16, three products each", r.bf16_ops_per_s / 3, false};
+    }
+    if (plan_.options.f32_activations || !vision_.is_quantised()) {
+      return {"float32", r.float_ops_per_s, false};
+    }
+    return {r.int8_name, r.int8_ops_per_s, r.bf16_ops_per_s > 0};
   }
 
   // Memory is touched for the first time here, so that no block pays for it. Its answers are what

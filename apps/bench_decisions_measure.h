@@ -72,6 +72,13 @@ struct DecisionsAgreement {
   }
 };
 
+// What the encoder's matrices could reach at most in the numbers they are computed in.
+struct EncoderPeak {
+  std::string name;
+  double ops_per_s = 0;
+  bool attention_is_slower = false;  // it runs in bfloat16, at half the peak of int8
+};
+
 struct DecisionsResult {
   std::array<DecisionsBlock, 4> blocks;
   std::array<std::vector<DecisionsSample>, kDecisionsCases> cases;
@@ -80,7 +87,7 @@ struct DecisionsResult {
   std::vector<size_t> choices;                                 // the chosen option of each question
   Picture picture;                                             // without rows
   uint64_t encoder_matrix_ops = 0, encoder_attention_ops = 0;  // of all views, two per multiply-add
-  bool encoder_is_int8 = false;             // its matrices are quantised: int8 products
+  EncoderPeak encoder_peak;
   ops::Roofs roofs;                         // the best of before and after
   std::array<double, 2> load_average = {};  // of the machine, before and after
   std::string identity;

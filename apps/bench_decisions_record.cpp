@@ -74,6 +74,7 @@ Json speeds_json(const DecisionsResult& result) {
   const ops::Roofs& r = result.roofs;
   out["roofs"] = {{"int8_instruction", r.int8_name},
                   {"int8_ops_per_s", r.int8_ops_per_s},
+                  {"bf16_ops_per_s", r.bf16_ops_per_s},
                   {"float_ops_per_s", r.float_ops_per_s},
                   {"read_bytes_per_s", r.read_bytes_per_s}};
   out["encoder"] = {{"matrix_ops", result.encoder_matrix_ops},

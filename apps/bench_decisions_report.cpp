@@ -115,10 +115,9 @@ std::vector<DecisionsBar> decisions_bars(const DecisionsResult& result) {
 
 std::optional<EncoderSpeed> encoder_speed(const DecisionsResult& result) {
   EncoderSpeed speed;
-  const ops::Roofs& r = result.roofs;
-  const double peak = result.encoder_is_int8 ? r.int8_ops_per_s : r.float_ops_per_s;
+  const double peak = result.encoder_peak.ops_per_s;
   if (peak <= 0) return std::nullopt;
-  speed.peak_name = result.encoder_is_int8 ? r.int8_name : "float32";
+  speed.peak_name = result.encoder_peak.name;
   // Every request that encoded all views of the picture.
   std::vector<double> times = times_of(result.cases[kNewImage], kEncode);
   for (size_t b : {size_t{0}, size_t{3}}) {
@@ -132,7 +131,7 @@ std::optional<EncoderSpeed> encoder_speed(const DecisionsResult& result) {
   speed.ops_per_s = (matrix + attention) / (spread.median * 1e-3);
   speed.share = speed.ops_per_s / peak;
   speed.best_share = (matrix + attention) / (spread.min * 1e-3) / peak;
-  const double weight = result.encoder_is_int8 ? 2 : 1;
+  const double weight = result.encoder_peak.attention_is_slower ? 2 : 1;
   speed.mixed_share = (matrix + weight * attention) / (spread.median * 1e-3) / peak;
   return speed;
 }

@@ -77,25 +77,53 @@ void note_pictures(std::string_view text, std::vector<bool>* mentioned) {
   }
 }
 
-// A user message with pictures to tokens with rows.
-Result<Prompt> encode_message(Engine* engine, const Text& text, const DecisionRequest& request,
-                              std::string content) {
-  const Message message{.role = "user", .content = std::move(content)};
-  OKIBI_ASSIGN_OR_RETURN(const std::vector<PromptPart> laid_out,
-                         text.chat_parts(std::span(&message, 1), /*enable_thinking=*/false));
-  std::vector<PromptPart> parts;
-  std::vector<Picture> pictures;
-  for (const PromptPart& part : laid_out) {
-    for (const TextPiece& piece : split_at_marks(part.text)) {
-      if (piece.picture && *piece.picture < request.pictures.size()) {
-        pictures.push_back(request.pictures[*piece.picture]);
-        parts.push_back({pictures.back().prompt_text, /*trusted=*/true});
-      } else {
-        parts.push_back({std::string(piece.text), part.trusted});
-      }
+// A question's prompt before it is encoded, cut at the end of the state.
+struct LaidOut {
+  std::vector<PromptPart> head, tail;
+  std::vector<Picture> pictures;  // in the order of their places
+};
+
+// Marks become the pictures' blocks.
+void add_pieces(const DecisionRequest& request, const PromptPart& part,
+                std::vector<PromptPart>* parts, std::vector<Picture>* pictures) {
+  for (const TextPiece& piece : split_at_marks(part.text)) {
+    if (piece.picture && *piece.picture < request.pictures.size()) {
+      pictures->push_back(request.pictures[*piece.picture]);
+      parts->push_back({pictures->back().prompt_text, /*trusted=*/true});
+    } else {
+      parts->push_back({std::string(piece.text), part.trusted});
     }
   }
-  OKIBI_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, text.encode_parts(parts));
+}
+
+// The user message of state and question. A layout that does not keep the state as it is leaves the
+// head empty.
+Result<LaidOut> lay_out(const Text& text, const DecisionRequest& request, const std::string& state,
+                        const std::string& question) {
+  const Message message{.role = "user", .content = state + question};
+  OKIBI_ASSIGN_OR_RETURN(const std::vector<PromptPart> parts,
+                         text.chat_parts(std::span(&message, 1), /*enable_thinking=*/false));
+  const auto content = std::find_if(parts.begin(), parts.end(), [&](const PromptPart& part) {
+    return !part.trusted && part.text.starts_with(state) && part.text.size() > state.size();
+  });
+  LaidOut out;
+  if (content == parts.end()) {
+    for (const PromptPart& part : parts) add_pieces(request, part, &out.tail, &out.pictures);
+    return out;
+  }
+  for (auto it = parts.begin(); it != content; ++it) {
+    add_pieces(request, *it, &out.head, &out.pictures);
+  }
+  add_pieces(request, {state, false}, &out.head, &out.pictures);
+  add_pieces(request, {content->text.substr(state.size()), false}, &out.tail, &out.pictures);
+  for (auto it = content + 1; it != parts.end(); ++it) {
+    add_pieces(request, *it, &out.tail, &out.pictures);
+  }
+  return out;
+}
+
+Result<Prompt> place_rows(Engine* engine, std::vector<TokenId> tokens,
+                          std::span<const Picture> pictures) {
   if (pictures.empty()) return Prompt{std::move(tokens), {}};
   CHECK(engine != nullptr, "%zu pictures without an engine", pictures.size());
   return engine->place_pictures(std::move(tokens), pictures);
@@ -114,6 +142,58 @@ size_t n_common(const Prompt& a, const Prompt& b) {
   return n;
 }
 
+// What every question on this state begins with, whatever it asks, found out from the tokens: so
+// the state that is kept for the next request does not depend on this one's questions.
+Result<size_t> find_shared(Engine* engine, const Text& text, const DecisionRequest& request,
+                           const std::string& state, const Prompts& prompts) {
+  OKIBI_ASSIGN_OR_RETURN(const LaidOut laid_out, lay_out(text, request, state, "."));
+  OKIBI_ASSIGN_OR_RETURN(
+      Branches branches,
+      text.encode_branches(laid_out.head,
+                           std::span<const std::vector<PromptPart>>(&laid_out.tail, 1)));
+  OKIBI_ASSIGN_OR_RETURN(const Prompt other,
+                         place_rows(engine, std::move(branches.tokens[0]), laid_out.pictures));
+  size_t n = other.tokens.size();
+  for (const AskedPrompt& asked : prompts.asked) {
+    n = std::min({n, n_common(asked.prompt, other), asked.prompt.tokens.size() - 1});
+  }
+  return n;
+}
+
+// Fills in the tokens and rows of the prompts, and n_shared. `texts`: of the questions.
+Status encode_all(Engine* engine, const Text& text, const DecisionRequest& request,
+                  const std::string& state, std::span<const std::string> texts, Prompts* prompts) {
+  const auto blame = [&](size_t i, const Status& status) {
+    const Question& question = request.questions[prompts->asked[i].question];
+    return status.with_context("question " + quote_for_message(question.id));
+  };
+  std::vector<PromptPart> head;
+  std::vector<std::vector<PromptPart>> tails;
+  std::vector<std::vector<Picture>> pictures;
+  for (const std::string& question : texts) {
+    OKIBI_ASSIGN_OR_RETURN(LaidOut one, lay_out(text, request, state, question));
+    head = std::move(one.head);  // the same for all
+    tails.push_back(std::move(one.tail));
+    pictures.push_back(std::move(one.pictures));
+  }
+  Result<Branches> branches = text.encode_branches(head, tails);
+  for (size_t i = 0; !branches.ok() && i < tails.size(); ++i) {
+    const auto alone = text.encode_branches(head, std::span(&tails[i], 1));
+    if (!alone.ok()) return blame(i, alone.status());
+  }
+  if (!branches.ok()) return branches.status();
+  for (size_t i = 0; i < tails.size(); ++i) {
+    Result<Prompt> prompt = place_rows(engine, std::move(branches->tokens[i]), pictures[i]);
+    if (!prompt.ok()) return blame(i, prompt.status());
+    CHECK(!prompt->tokens.empty(), "empty prompt");
+    prompts->asked[i].prompt = std::move(prompt).value();
+  }
+  prompts->n_shared = branches->n_head;
+  if (branches->n_head > 0) return ok_status();
+  OKIBI_ASSIGN_OR_RETURN(prompts->n_shared, find_shared(engine, text, request, state, *prompts));
+  return ok_status();
+}
+
 // The last place at or before byte `end` that is neither inside a character nor inside a mark.
 size_t text_boundary(std::string_view text, size_t end) {
   while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
@@ -124,6 +204,16 @@ size_t text_boundary(std::string_view text, size_t end) {
     if (piece.picture && begin < end && end < begin + piece.text.size()) return begin;
   }
   return end;
+}
+
+// A message as it stands, with its pictures.
+Result<Prompt> encode_message(Engine* engine, const Text& text, const DecisionRequest& request,
+                              const std::string& content) {
+  OKIBI_ASSIGN_OR_RETURN(LaidOut laid_out, lay_out(text, request, content, ""));
+  std::vector<PromptPart> parts = std::move(laid_out.head);
+  parts.insert(parts.end(), laid_out.tail.begin(), laid_out.tail.end());
+  OKIBI_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, text.encode_parts(parts));
+  return place_rows(engine, std::move(tokens), laid_out.pictures);
 }
 
 // The request's prefix ends as token positions. A later text may go on in any way, and a token may
@@ -245,25 +335,7 @@ Result<Prompts> make_prompts(Engine* engine, const Text& text, const DecisionReq
   for (size_t i = 0; i < mentioned.size(); ++i) {
     if (!mentioned[i]) in_front += picture_mark(i);
   }
-  state = in_front + state;
-  for (size_t i = 0; i < prompts.asked.size(); ++i) {
-    AskedPrompt& asked = prompts.asked[i];
-    auto prompt = encode_message(engine, text, request, state + texts[i]);
-    if (!prompt.ok()) {
-      return prompt.status().with_context("question " +
-                                          quote_for_message(request.questions[asked.question].id));
-    }
-    asked.prompt = std::move(prompt).value();
-  }
-  // What every question on this state begins with, whatever it asks: so the state that is kept for
-  // the next request does not depend on this one's questions.
-  OKIBI_ASSIGN_OR_RETURN(const Prompt other, encode_message(engine, text, request, state + "."));
-  prompts.n_shared = other.tokens.size();
-  for (const AskedPrompt& asked : prompts.asked) {
-    CHECK(!asked.prompt.tokens.empty(), "empty prompt");
-    prompts.n_shared =
-        std::min({prompts.n_shared, n_common(asked.prompt, other), asked.prompt.tokens.size() - 1});
-  }
+  OKIBI_RETURN_IF_ERROR(encode_all(engine, text, request, in_front + state, texts, &prompts));
   OKIBI_RETURN_IF_ERROR(find_kept_ends(engine, text, request, in_front, &prompts));
   return prompts;
 }

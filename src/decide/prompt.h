@@ -1,7 +1,8 @@
 // The prompt of a question: one user message that holds the pictures, the state, the question, its
 // options with a label each and the wish for one label, laid out as the model's chat; and the
-// labels' token ids. A question's tokens are always those of its whole prompt; that several prompts
-// begin alike is found out afterwards, from the tokens. Wording:
+// labels' token ids. A question's tokens are always those of its whole prompt. The state's tokens
+// are encoded once for all questions where the vocabulary is known to cut after it; where it is
+// not, that prompts begin alike is found out afterwards, from the tokens. Wording:
 // docs/decisions/0010-prompt-of-a-question.md.
 #pragma once
 

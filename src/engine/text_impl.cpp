@@ -1,6 +1,8 @@
 // See text_impl.h.
 #include "engine/text_impl.h"
 
+#include <algorithm>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -89,6 +91,32 @@ class TextImpl final : public Text {
     return tokenizer_->encode_prompt(text, trusted);
   }
 
+  Result<Branches> encode_branches(std::span<const PromptPart> head,
+                                   std::span<const std::vector<PromptPart>> tails) const override {
+    const std::optional<char> next = first_character(tails);
+    if (head.empty() || head.back().text.empty() || !next ||
+        !tokenizer_->cuts_between(head.back().text.back(), *next)) {
+      return Text::encode_branches(head, tails);
+    }
+    // Patterns look one character ahead: the head is encoded with it, and its ids taken off.
+    std::vector<PromptPart> parts(head.begin(), head.end());
+    parts.push_back({std::string(1, *next), /*trusted=*/false});
+    OKIBI_ASSIGN_OR_RETURN(std::vector<TokenId> before, encode_parts(parts));
+    OKIBI_ASSIGN_OR_RETURN(const std::vector<TokenId> letter, encode_tail({&parts.back(), 1}));
+    if (before.size() <= letter.size() ||
+        !std::equal(letter.rbegin(), letter.rend(), before.rbegin())) {
+      return Text::encode_branches(head, tails);  // never seen; slow, but right
+    }
+    before.resize(before.size() - letter.size());
+    Branches branches{.n_head = before.size(), .tokens = {}};
+    for (const std::vector<PromptPart>& tail : tails) {
+      OKIBI_ASSIGN_OR_RETURN(const std::vector<TokenId> after, encode_tail(tail));
+      branches.tokens.push_back(before);
+      branches.tokens.back().insert(branches.tokens.back().end(), after.begin(), after.end());
+    }
+    return branches;
+  }
+
   Result<std::vector<PromptPart>> chat_parts(std::span<const Message> messages,
                                              bool enable_thinking) const override {
     if (!layout_.ok()) return layout_.status();
@@ -128,6 +156,24 @@ class TextImpl final : public Text {
   }
 
  private:
+  // What all tails begin with, if it is one character.
+  static std::optional<char> first_character(std::span<const std::vector<PromptPart>> tails) {
+    std::optional<char> first;
+    for (const std::vector<PromptPart>& tail : tails) {
+      if (tail.empty() || tail[0].text.empty()) return std::nullopt;
+      if (first && *first != tail[0].text[0]) return std::nullopt;
+      first = tail[0].text[0];
+    }
+    return first;
+  }
+
+  // Parts that follow others, which have the BOS.
+  Result<std::vector<TokenId>> encode_tail(std::span<const PromptPart> parts) const {
+    OKIBI_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode_parts(parts));
+    if (tokenizer_->add_bos()) ids.erase(ids.begin());
+    return ids;
+  }
+
   // The output matrix may have more rows than the vocabulary has entries.
   bool known(TokenId id) const { return id >= 0 && id < tokenizer_->n_tokens(); }
 

@@ -36,6 +36,14 @@ enum class Pattern : uint8_t {
   kCount,
 };
 
+// Whether every pattern cuts where these two characters meet, however the text goes on, and then
+// goes on as if the text began there. So between a line feed and a letter: no pattern's word may
+// begin with a line feed, none looks back, and none looks further ahead than that letter.
+constexpr bool cuts_pieces_between(char before, char after) {
+  const char lower = static_cast<char>(after | 0x20);
+  return before == '\n' && lower >= 'a' && lower <= 'z';
+}
+
 // Calls emit(context, piece) for each piece, in order; together the pieces are the text, which must
 // be UTF-8. Time is linear in the text.
 using EmitPiece = void (*)(void* context, std::string_view piece);

@@ -52,6 +52,13 @@ int32_t SpecialTokens::child_of(int32_t node, char byte) const {
   return child;
 }
 
+bool SpecialTokens::holds_pair(char a, char b) const {
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    if (nodes_[i].byte == a && child_of(static_cast<int32_t>(i), b) >= 0) return true;
+  }
+  return false;
+}
+
 void SpecialTokens::insert(std::string_view text, TokenId id, bool needs_trust) {
   first_bytes_.set(static_cast<uint8_t>(text[0]));
   int32_t node = 0;

@@ -31,6 +31,8 @@ class SpecialTokens {
   };
   // The leftmost match at or after `from`.
   Match next(std::string_view text, size_t from, const Trust& trust) const;
+  // Whether one of them has these two characters side by side.
+  bool holds_pair(char a, char b) const;
 
  private:
   struct Node {

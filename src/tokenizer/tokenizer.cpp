@@ -198,6 +198,11 @@ Result<std::vector<TokenId>> Tokenizer::encode_prompt(std::string_view text,
   return ids;
 }
 
+bool Tokenizer::cuts_between(char before, char after) const {
+  return state_->byte_pair && cuts_pieces_between(before, after) &&
+         !state_->specials->holds_pair(before, after);
+}
+
 std::string_view Tokenizer::token_bytes(TokenId id, bool show_special) const {
   const Vocabulary& vocabulary = state_->vocabulary;
   if (!vocabulary.contains(id)) return {};

@@ -74,6 +74,11 @@ class Tokenizer {
   Result<std::vector<TokenId>> encode_prompt(std::string_view text,
                                              std::span<const TrustedRange> trusted) const;
 
+  // Whether text is always cut where these two characters meet: whatever follows them, the ids of
+  // what stands before are the same, and whatever stood before, those from `after` on. False where
+  // that is not known.
+  bool cuts_between(char before, char after) const;
+
   // Bytes of one token; control tokens give nothing unless show_special.
   std::string_view token_bytes(TokenId id, bool show_special = false) const;
   // The stored text of a token, as the vocabulary writes it.

@@ -167,6 +167,33 @@ void compare_all(size_t n_texts, uint32_t seed) {
   }
 }
 
+// What encode_branches (okibi/text.h) is built on: before a line feed and a letter, pieces are the
+// same whatever follows, and behind it as if the text began with the letter.
+TEST(Pretokenize, EveryPatternCutsBetweenALineFeedAndALetter) {
+  RandomText random(17);
+  std::mt19937 rng(3);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string letter(1, static_cast<char>((rng() % 2 ? 'A' : 'a') + rng() % 26));
+    ASSERT_TRUE(cuts_pieces_between('\n', letter[0]));
+    const std::string head = random.next() + (rng() % 2 ? "\n\n" : "\n");
+    const std::string tail = letter + random.next();
+    for (size_t p = 0; p < static_cast<size_t>(Pattern::kCount); ++p) {
+      const auto pattern = static_cast<Pattern>(p);
+      Pieces expected = scan(pattern, head + letter);
+      ASSERT_EQ(expected.back(), letter) << p;
+      expected.pop_back();
+      for (std::string& piece : scan(pattern, tail)) expected.push_back(std::move(piece));
+      const Pieces found = scan(pattern, head + tail);
+      if (found != expected) {
+        ASSERT_EQ(shown(found), shown(expected)) << "pattern " << p;
+      }
+    }
+  }
+  EXPECT_FALSE(cuts_pieces_between(' ', 'a'));
+  EXPECT_FALSE(cuts_pieces_between('\n', ' '));
+  EXPECT_FALSE(cuts_pieces_between('\n', '1'));
+}
+
 TEST(Pretokenize, EveryPatternHasARegularExpression) {
   EXPECT_EQ(testing::pattern_specs().size(), static_cast<size_t>(Pattern::kCount));
 }
