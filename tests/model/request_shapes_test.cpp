@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "decide/prompt.h"
@@ -168,6 +169,17 @@ Question choice_of(size_t n) {
     question.options.push_back({"w" + number, i % 8 == 0 ? "the word " + number : "", ""});
   }
   return question;
+}
+
+TEST(RequestShapes, AChoiceOf255OptionsAboutAPicture) {
+  std::vector<Question> questions = {choice_of(255)};
+  questions.push_back(panorama_questions()[1]);
+  const DecisionResult result = asked_every_way(testing::read_bytes(kRings), questions);
+  ASSERT_EQ(result.answers.size(), 2u);
+  const std::vector<double>& p = result.answers[0].probabilities;
+  ASSERT_EQ(p.size(), 255u);
+  EXPECT_NEAR(std::accumulate(p.begin(), p.end(), 0.0), 1, 1e-12);
+  EXPECT_EQ(result.answers[1].best, 1u);  // no star
 }
 
 // 255 labels of one token each. The readout is right when it is what the whole output row says.
