@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
+#include <unordered_set>
 
 namespace okibi::model::synth {
 namespace {
@@ -54,14 +56,35 @@ Merge made_up_merge(uint64_t i) {
   return {pair(n / kPairs), pair(n % kPairs)};
 }
 
+std::vector<Merge> to_merges(std::span<const char* const> texts) {
+  std::vector<Merge> merges;
+  for (const std::string text : texts) {
+    const size_t space = text.find(' ');
+    merges.push_back({text.substr(0, space), text.substr(space + 1)});
+  }
+  return merges;
+}
+
 std::vector<Merge> tiny_merges() {
   static constexpr const char* kMerges[] = {
 #include "model/synth/tiny_merges.inc"
   };
-  std::vector<Merge> merges;
-  for (const std::string text : kMerges) {
-    const size_t space = text.find(' ');
-    merges.push_back({text.substr(0, space), text.substr(space + 1)});
+  return to_merges(kMerges);
+}
+
+// The first n merges of a large vocabulary: learned ones, so that English takes about as many
+// tokens as with the published vocabulary, then made-up ones. Every joined text is different.
+std::vector<Merge> large_merges(size_t n) {
+  static constexpr const char* kMerges[] = {
+#include "model/synth/english_merges.inc"
+  };
+  std::vector<Merge> merges = to_merges(kMerges);
+  merges.resize(std::min(n, merges.size()));
+  std::unordered_set<std::string> joined;
+  for (const Merge& merge : merges) joined.insert(merge.left + merge.right);
+  for (uint64_t i = 0; merges.size() < n; ++i) {
+    Merge merge = made_up_merge(i);
+    if (joined.insert(merge.left + merge.right).second) merges.push_back(std::move(merge));
   }
   return merges;
 }
@@ -158,7 +181,7 @@ std::string chat_template(const std::string& mentions, bool prints_bos) {
 struct Dialect {
   const char* pre;
   Specials specials;
-  std::vector<Merge> merges;  // empty: made up as needed
+  std::vector<Merge> merges;  // empty: those of a large vocabulary
   int64_t bos, eos, pad;      // bos below 0: no key
   bool adds_bos;
   std::string chat_template;
@@ -214,6 +237,9 @@ void add_vocabulary_keys(SynthPlan& plan, VocabularyKind kind, uint64_t n_vocab)
   std::vector<std::string> tokens(n_vocab);
   std::vector<int32_t> types(n_vocab, kNormal);
   std::vector<std::string> merges;
+  if (dialect.merges.empty()) {
+    dialect.merges = large_merges(n_vocab - dialect.specials.size() - symbols.size());
+  }
   size_t n_plain = 0;
   for (uint64_t id = 0; id < n_vocab; ++id) {
     if (auto special = dialect.specials.find(id); special != dialect.specials.end()) {
@@ -224,8 +250,7 @@ void add_vocabulary_keys(SynthPlan& plan, VocabularyKind kind, uint64_t n_vocab)
     if (n_plain < symbols.size()) {
       tokens[id] = symbols[n_plain];
     } else {
-      const size_t i = n_plain - symbols.size();
-      const Merge merge = dialect.merges.empty() ? made_up_merge(i) : dialect.merges.at(i);
+      const Merge& merge = dialect.merges.at(n_plain - symbols.size());
       merges.push_back(merge.left + " " + merge.right);
       tokens[id] = merge.left + merge.right;
     }
