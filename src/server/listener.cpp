@@ -32,7 +32,7 @@ using boost::system::error_code;
 constexpr size_t kIoThreads = 2;
 constexpr size_t kMaxHeadBytes = 16 << 10;
 constexpr size_t kChunkBytes = 64 << 10;
-// A body that is too large is read on, so that the client sees the answer and not a broken pipe.
+// A body that was refused is read on, but not for ever.
 constexpr size_t kMostDiscarded = size_t{128} << 20;
 
 std::chrono::milliseconds milliseconds(double seconds) {
@@ -126,6 +126,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     forget_body();
     n_body_ = 0;
     pending_.reset();
+    is_answered_ = false;
     is_idle_ = true;
     stream_.expires_after(milliseconds(hub_.options.idle_seconds));
     http::async_read_header(
@@ -156,10 +157,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!pending_ && announced > hub_.bodies.free()) {
       pending_ = hub_.service.refuse_memory(head_);
     }
-    const std::string_view expect = head_.header("expect");
-    if (expect.empty() || parser_->is_done()) return read_body();
-    if (pending_) return finish(*std::move(pending_), /*keep=*/false);
-    send_continue();
+    if (parser_->is_done()) return on_body();
+    const bool is_awaited = !head_.header("expect").empty();
+    if (pending_ && is_awaited) return finish(*std::move(pending_), /*keep=*/false);
+    if (pending_) return answer_early();
+    if (is_awaited) return send_continue();
+    read_body();
   }
 
   void take_head() {
@@ -228,7 +231,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error) {
       if (error.category() == asio::error::get_system_category() ||
           error == beast::error::timeout || error == http::error::partial_message ||
-          error == http::error::end_of_stream) {
+          error == http::error::end_of_stream || is_answered_) {
         return close();
       }
       return finish(hub_.service.refuse(head_, 400, "INVALID_HTTP", "the body is not framed well"),
@@ -236,19 +239,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     const size_t n = chunk_.size() - parser_->get().body().size;
     n_body_ += n;
-    if (n_body_ > kMaxBodyBytes) refuse_body();
-    if (!pending_ && !append_to_body(chunk_.data(), n)) {
+    if (is_answered_) return n_body_ > kMostDiscarded ? close() : read_body();
+    if (n_body_ > kMaxBodyBytes) {
+      refuse_body();
+    } else if (!append_to_body(chunk_.data(), n)) {
       pending_ = hub_.service.refuse_memory(head_);
     }
-    if (pending_) {
-      forget_body();
-      if (n_body_ > kMostDiscarded) return finish(*std::move(pending_), /*keep=*/false);
-    }
+    if (pending_) return answer_early();
     read_body();
   }
 
+  // Says no while the body is still coming, and reads on without keeping it: a client that sends
+  // everything before it reads anything would see a broken pipe instead of the answer.
+  void answer_early() {
+    forget_body();
+    is_answered_ = true;
+    keeps_ = parser_->get().keep_alive() && !hub_.draining &&
+             parser_->content_length().value_or(SIZE_MAX) <= kMaxBodyBytes;
+    send(*std::move(pending_), keeps_, [](Connection& self) { self.read_body(); });
+  }
+
   void on_body() {
-    const bool keep = parser_->get().keep_alive() && n_body_ <= kMaxBodyBytes;
+    if (is_answered_) return keeps_ ? read_head() : close();
+    const bool keep = parser_->get().keep_alive();
     if (pending_) return finish(*std::move(pending_), keep);
     auto job = std::make_shared<Job>();
     job->head = head_;
@@ -297,6 +310,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     stream_.socket().cancel(ignored);  // the watch
     keep = keep && !hub_.draining;
+    send(std::move(response), keep,
+         [keep](Connection& self) { keep ? self.read_head() : self.close(); });
+  }
+
+  // Writes the answer, then goes on with `next`.
+  template <typename Next>
+  void send(HttpResponse response, bool keep, Next next) {
     auto message = std::make_shared<http::response<http::string_body>>();
     message->version(11);
     message->result(static_cast<unsigned>(response.status));
@@ -312,9 +332,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     count(response.status);
     stream_.expires_after(milliseconds(hub_.options.idle_seconds));
     http::async_write(stream_, *message,
-                      [self = shared_from_this(), message, keep](error_code error, size_t) {
-                        if (error || !keep) return self->close();
-                        self->read_head();
+                      [self = shared_from_this(), message, next](error_code error, size_t) {
+                        if (error) return self->close();
+                        next(*self);
                       });
   }
 
@@ -348,6 +368,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   double started_ = 0;
   std::optional<HttpResponse> pending_;  // decided before the body was read
   std::shared_ptr<std::atomic<bool>> cancel_;
+  bool is_answered_ = false, keeps_ = false;  // before the whole body was read; keep-alive then
   bool is_idle_ = false, is_counted_ = false;
 };
 
