@@ -217,6 +217,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void read_body() {
     if (parser_->is_done()) return on_body();
+    // Beast reads as much as the buffer has room for, and it grows by 512 bytes only.
+    buffer_.reserve(kChunkBytes);
     parser_->get().body().data = chunk_.data();
     parser_->get().body().size = chunk_.size();
     parser_->get().body().more = true;
