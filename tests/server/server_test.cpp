@@ -410,6 +410,23 @@ TEST_F(SlowServerTest, KeepsConnectionsAndSeveralRequestsInOrder) {
   EXPECT_NE(out.find("HTTP/1.1 200", second), std::string::npos) << out;
 }
 
+TEST_F(SlowServerTest, TurnsAwayAConnectionTooManyInWords) {
+  start({.max_connections = 1});
+  const int fd = connect_raw(raw_post(body_of("wait"), "Connection: close\r\n"));
+  ASSERT_TRUE(decider_.wait_for_calls(1));
+  const HttpReply reply = get("/health");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_NE(reply.body.find("1 connections are open"), std::string::npos) << reply.body;
+  decider_.open();
+  EXPECT_EQ(read_to_end(fd).substr(0, 12), "HTTP/1.1 200");
+  int status = 0;  // the place is free once the server has seen its client go
+  for (int i = 0; i < 100 && status != 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    status = get("/health").status;
+  }
+  EXPECT_EQ(status, 200);
+}
+
 TEST_F(SlowServerTest, AsksForABodyThatIsAnnounced) {
   start();
   const std::string body = body_of("x");
