@@ -116,7 +116,6 @@ Result<ChatLayout> chat_layout_from_name(std::string_view name) {
 
 Result<ChatLayout> recognize_chat_layout(const Tokenizer& tokenizer) {
   const std::string& chat_template = tokenizer.chat_template();
-  std::optional<ChatLayout> layout;
   if (chat_template.empty()) {
     const LayoutName& chatml = entry_of(ChatLayout::kChatMl);
     if (!is_special(tokenizer, chatml.markers[0]) || !is_special(tokenizer, chatml.markers[1])) {
