@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/terminal.h"
+#include "base/hash.h"
 
 namespace okibi::apps {
 
@@ -11,8 +12,7 @@ Result<std::vector<Picture>> encode_pictures(Engine& engine,
   std::vector<Picture> pictures;
   for (const std::string& path : paths) {
     OKIBI_ASSIGN_OR_RETURN(const std::string bytes, read_bytes(path));
-    auto picture =
-        engine.encode_picture({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    auto picture = engine.encode_picture(bytes_of(bytes));
     if (!picture.ok()) return picture.status().with_context(path);
     pictures.push_back(*std::move(picture));
   }

@@ -31,15 +31,20 @@ constexpr int64_t bf16_tiles_bytes(int64_t n_parts, int64_t n_rows, int64_t n_in
   return bf16_pairs(n_rows) * bf16_steps(n_in) * n_parts * 2 * kBf16TileBytes;
 }
 
+constexpr int64_t bf16_chunk_steps(int64_t n_in, int64_t chunk) {
+  const int64_t left = bf16_steps(n_in) - chunk * kBf16ChunkSteps;
+  return left < kBf16ChunkSteps ? left : kBf16ChunkSteps;
+}
+
 // Where the steps of a chunk begin for a pair of tiles.
 struct Bf16Run {
   int64_t offset, n_steps;
 };
 constexpr Bf16Run bf16_run(int64_t n_parts, int64_t n_pairs, int64_t n_in, int64_t chunk,
                            int64_t pair) {
-  const int64_t first = chunk * kBf16ChunkSteps, left = bf16_steps(n_in) - first;
-  const int64_t n_steps = left < kBf16ChunkSteps ? left : kBf16ChunkSteps;
-  return {(first * n_pairs + pair * n_steps) * n_parts * 2 * kBf16TileBytes, n_steps};
+  const int64_t n_steps = bf16_chunk_steps(n_in, chunk);
+  return {(chunk * kBf16ChunkSteps * n_pairs + pair * n_steps) * n_parts * 2 * kBf16TileBytes,
+          n_steps};
 }
 
 }  // namespace okibi::cpu

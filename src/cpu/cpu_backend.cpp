@@ -304,8 +304,8 @@ Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, Activatio
 Activations CpuBackend::round_to_bf16(const RowsBuffer& in, int64_t n_rows,
                                       ActivationFormat format) {
   const int64_t n_parts = bf16_parts(format), n_pairs = bf16_pairs(n_rows);
-  const MappedBuffer& buffer = bf16_tiles_[n_parts - 1];
-  uint8_t* tiles = bf16_tiles_[n_parts - 1].data();
+  MappedBuffer& buffer = bf16_tiles_[n_parts - 1];
+  uint8_t* tiles = buffer.data();
   CHECK(static_cast<uint64_t>(bf16_tiles_bytes(n_parts, n_rows, in.cols)) <= buffer.size(),
         "%lld rows of %lld", static_cast<long long>(n_rows), static_cast<long long>(in.cols));
   pool_.parallel_for(n_pairs, 1, [&](int64_t begin, int64_t end, int) {

@@ -12,9 +12,7 @@ class Pieces {
     add_number(bytes.size());
     stream_.update(bytes);
   }
-  void add(std::string_view text) {
-    add(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
-  }
+  void add(std::string_view text) { add(bytes_of(text)); }
   void add_number(uint64_t n) {
     uint8_t bytes[8];
     for (int i = 0; i < 8; ++i) bytes[i] = static_cast<uint8_t>(n >> (8 * i));

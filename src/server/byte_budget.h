@@ -44,7 +44,6 @@ class ByteBudget {
     uint64_t n_ = 0;
   };
 
-  uint64_t limit() const { return limit_; }
   uint64_t used() const { return used_; }
   uint64_t free() const {
     const uint64_t used = used_;

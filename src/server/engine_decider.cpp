@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/hash.h"
 #include "decide/question.h"
 
 namespace okibi::server {
@@ -89,12 +90,9 @@ class EngineDecider : public Decider {
  private:
   Result<Picture> look_at(const WireImage& image, const std::string& scope, Answers* answers) {
     const PictureOptions options{.scope = scope};
-    Result<Picture> picture =
-        image.is_reference
-            ? engine_->find_picture(image.sha256, options)
-            : engine_->encode_picture(
-                  {reinterpret_cast<const uint8_t*>(image.bytes.data()), image.bytes.size()},
-                  options);
+    Result<Picture> picture = image.is_reference
+                                  ? engine_->find_picture(image.sha256, options)
+                                  : engine_->encode_picture(bytes_of(image.bytes), options);
     if (!picture.ok()) return picture.status().with_context(image.where);
     (picture->file_was_known ? answers->files.hits : answers->files.misses) += 1;
     answers->views.hits += picture->views_known;

@@ -11,27 +11,11 @@
 namespace okibi::ops_test {
 namespace {
 
-struct Case {
-  CpuLevel level;
-  DType type;
-};
-
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const CpuLevel level : host_levels()) {
-    for (const DType t : {DType::kQ8_0, DType::kBF16, DType::kF16, DType::kF32, DType::kQ4_0}) {
-      cases.push_back({level, t});
-    }
-  }
-  return cases;
-}
-
-class LinearRounded : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(LevelsAndTypes, LinearRounded, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return std::string(cpu_level_name(info.param.level)) + "_" +
-                                  std::string(name_of(info.param.type));
-                         });
+class LinearRounded : public testing::TestWithParam<TypeCase> {};
+INSTANTIATE_TEST_SUITE_P(LevelsAndTypes, LinearRounded,
+                         testing::ValuesIn(cases_of({DType::kQ8_0, DType::kBF16, DType::kF16,
+                                                     DType::kF32, DType::kQ4_0})),
+                         type_case_name);
 
 ops::WeightSource rounded_source(const Matrix& m, float scale = 1.0f) {
   ops::WeightSource source = m.source(scale);

@@ -11,29 +11,13 @@
 namespace okibi::ops_test {
 namespace {
 
-struct Case {
-  CpuLevel level;
-  DType type;
-};
-
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const CpuLevel level : host_levels()) {
-    for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
-                          DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K,
-                          DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
-      cases.push_back({level, t});
-    }
-  }
-  return cases;
-}
-
-class Linear : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(LevelsAndTypes, Linear, testing::ValuesIn(all_cases()),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return std::string(cpu_level_name(info.param.level)) + "_" +
-                                  std::string(name_of(info.param.type));
-                         });
+class Linear : public testing::TestWithParam<TypeCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    LevelsAndTypes, Linear,
+    testing::ValuesIn(cases_of({DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                                DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ4_K,
+                                DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS})),
+    type_case_name);
 
 double tolerance(DType type) {
   const bool is_float = type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ops/ops_fixture.h"
@@ -12,6 +14,23 @@
 #include "tensor/quantize.h"
 
 namespace okibi::ops_test {
+
+// Parameters of tests over every level of the host and some weight types.
+struct TypeCase {
+  CpuLevel level;
+  DType type;
+};
+inline std::vector<TypeCase> cases_of(std::initializer_list<DType> types) {
+  std::vector<TypeCase> cases;
+  for (const CpuLevel level : host_levels()) {
+    for (const DType t : types) cases.push_back({level, t});
+  }
+  return cases;
+}
+inline std::string type_case_name(const testing::TestParamInfo<TypeCase>& info) {
+  return std::string(cpu_level_name(info.param.level)) + "_" +
+         std::string(name_of(info.param.type));
+}
 
 // A random matrix in file form and the values that it stands for.
 struct Matrix {

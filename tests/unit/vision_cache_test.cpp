@@ -18,7 +18,7 @@ using Outcome = VisionCache::Outcome;
 constexpr int64_t kWidth = 16;
 
 Sha256 digest_of(const std::string& text) {
-  return sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return sha256(bytes_of(text));
 }
 
 VisionKey key_of(const std::string& content, const std::string& scope = "",

@@ -152,6 +152,38 @@ TEST(VisionLoader, EveryLevelsRowsOfQuantisedFilesAreCloseToExactOnes) {
   }
 }
 
+// 16 x 16 patches and more than the 576 rows that a kernel takes at a time.
+TEST(VisionLoader, RoundedRowsHaveTheSameBitsAloneAmongOthersAndOnThreads) {
+  const SynthPlan plan = small_plan();
+  std::vector<image::View> made;
+  for (const int side : {256, 384, 96}) {
+    image::View view{.width = side, .height = side, .rgb = {}};
+    for (int i = 0; i < side * side * 3; ++i) {
+      view.rgb.push_back(
+          static_cast<uint8_t>((static_cast<uint32_t>(i / 48 + side) * 2654435761u) >> 24));
+    }
+    made.push_back(std::move(view));
+  }
+  const image::View* const all[] = {&made[0], &made[1], &made[2]};
+  for (const DType type : {DType::kQ8_0, DType::kF16, DType::kBF16}) {
+    std::vector<std::vector<float>> expected;
+    for (const int n_threads : {1, 2}) {
+      const auto run = [&](VisionEncoder& e, ops::Backend& backend) {
+        ASSERT_TRUE(e.add_activations(backend, 1024).ok());
+        const std::vector<std::vector<float>> together = e.encode(backend, all);
+        if (expected.empty()) expected = together;
+        EXPECT_EQ(together, expected) << n_threads << " threads";
+        for (size_t i = 0; i < std::size(all); ++i) {
+          EXPECT_EQ(e.encode(backend, {&all[i], 1})[0], expected[i]) << "view " << i << " alone";
+        }
+      };
+      const Status status =
+          load(plan, type, run, {.level = best_level(host_cpu()), .n_threads = n_threads});
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  }
+}
+
 TEST(VisionLoader, ReadsTilingFromTheFileWhereItIsThere) {
   SynthPlan plan = small_plan();
   plan.u32("clip.vision.preproc_min_tiles", 1);

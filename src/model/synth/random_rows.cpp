@@ -111,9 +111,7 @@ Result<RandomRows> RandomRows::create(DType type, float mean, float std_dev, uin
                                       std::string_view tensor_name) {
   RandomRows rows;
   rows.type_ = type;
-  rows.tensor_key_ =
-      mix(seed + kStep) ^
-      fnv1a({reinterpret_cast<const uint8_t*>(tensor_name.data()), tensor_name.size()});
+  rows.tensor_key_ = mix(seed + kStep) ^ fnv1a(bytes_of(tensor_name));
   if (is_float(type)) {
     rows.span_ = std_dev * std::sqrt(12.0f);
     rows.low_ = mean - rows.span_ / 2;

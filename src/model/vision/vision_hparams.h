@@ -9,6 +9,7 @@
 #include "gguf/reader.h"
 #include "image/view.h"
 #include "okibi/status.h"
+#include "tensor/dtype.h"
 
 namespace okibi::model {
 

@@ -3,9 +3,16 @@
 
 #include <immintrin.h>
 
+#include "cpu/kernels/avx512/vector_math.h"
+
 namespace okibi::cpu {
 namespace {
 namespace amx_bf16 {
+
+// The lanes of the vector at `i` that lie before n; none when i >= n.
+inline __mmask16 mask_at(int64_t i, int64_t n) {
+  return i >= n ? __mmask16{0} : avx512::tail_mask(i, n);
+}
 
 // bfloat16 of x in the upper halves of the lanes; the lower halves are garbage.
 inline __m512i round_to_upper(__m512 x) {

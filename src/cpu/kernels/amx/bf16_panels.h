@@ -73,52 +73,42 @@ struct PanelBF16 {
   }
 };
 
-// Evens before odds in each row, as with Q8_0.
-template <int kValueBytes>
-void pack_plain(const uint8_t* row, int64_t n_in, int64_t r, uint8_t* panel) {
-  constexpr int64_t kTile = 16 * 32 * kValueBytes;
-  for (int64_t k = 0; k < n_in; ++k) {
-    std::memcpy(panel + k / 32 * 2 * kTile + r / 16 * kTile +
-                    (k % 32 / 2 * 32 + k % 2 * 16 + r % 16) * kValueBytes,
-                row + kValueBytes * k, kValueBytes);
-  }
+inline __m512 load_values(const uint8_t* p, float) {
+  return _mm512_load_ps(p);
+}
+inline __m512 load_values(const uint8_t* p, uint16_t) {
+  return x16::load_f16(p);
 }
 
-struct PanelF16 {
-  static constexpr int kType = weight::kF16;
+// Float values, evens before odds in each row as with Q8_0. Value: float or, for binary16,
+// uint16_t.
+template <int kWeightType, class Value>
+struct PanelFloat {
+  static constexpr int kType = kWeightType;
   static constexpr int kParts = 2;
-  static constexpr int64_t kStepBytes = 2 * 1024;
+  static constexpr int64_t kBytes = sizeof(Value);
+  static constexpr int64_t kHalfStepBytes = 16 * 32 * kBytes;
+  static constexpr int64_t kStepBytes = 2 * kHalfStepBytes;
   static constexpr ActivationFormat kRows = ActivationFormat::kBf16Pair;
   static constexpr bool kIsTiles = false;
 
   static void pack(const uint8_t* row, int64_t n_in, int64_t r, uint8_t* panel) {
-    pack_plain<2>(row, n_in, r, panel);
+    for (int64_t k = 0; k < n_in; ++k) {
+      std::memcpy(panel + k / 32 * kStepBytes + r / 16 * kHalfStepBytes +
+                      (k % 32 / 2 * 32 + k % 2 * 16 + r % 16) * kBytes,
+                  row + kBytes * k, kBytes);
+    }
   }
   static void expand(const uint8_t* step, int t, uint8_t* tile) {
-    const uint8_t* from = step + 1024 * t;
-    for (int p = 0; p < 16; ++p, from += 64) {
-      store_parts(x16::load_f16(from), x16::load_f16(from + 32), tile + 64 * p);
+    const uint8_t* from = step + kHalfStepBytes * t;
+    for (int p = 0; p < 16; ++p, from += 32 * kBytes) {
+      store_parts(load_values(from, Value{}), load_values(from + 16 * kBytes, Value{}),
+                  tile + 64 * p);
     }
   }
 };
-
-struct PanelF32 {
-  static constexpr int kType = weight::kF32;
-  static constexpr int kParts = 2;
-  static constexpr int64_t kStepBytes = 2 * 2048;
-  static constexpr ActivationFormat kRows = ActivationFormat::kBf16Pair;
-  static constexpr bool kIsTiles = false;
-
-  static void pack(const uint8_t* row, int64_t n_in, int64_t r, uint8_t* panel) {
-    pack_plain<4>(row, n_in, r, panel);
-  }
-  static void expand(const uint8_t* step, int t, uint8_t* tile) {
-    const uint8_t* from = step + 2048 * t;
-    for (int p = 0; p < 16; ++p, from += 128) {
-      store_parts(_mm512_load_ps(from), _mm512_load_ps(from + 64), tile + 64 * p);
-    }
-  }
-};
+using PanelF16 = PanelFloat<weight::kF16, uint16_t>;
+using PanelF32 = PanelFloat<weight::kF32, float>;
 
 }  // namespace amx_bf16
 }  // namespace

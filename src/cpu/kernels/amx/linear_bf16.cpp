@@ -105,7 +105,7 @@ struct Background {
     packed = args.w.data + next.panel * args.w.panel_bytes + first * P::kStepBytes;
     tiles = to;
     half = credit = 0;
-    n_halves = 2 * min64(kBf16ChunkSteps, bf16_steps(args.w.n_in) - first);
+    n_halves = 2 * bf16_chunk_steps(args.w.n_in, next.chunk);
     price = max64(n_steps_of_this, 1);
   }
   void make_half() {
@@ -141,9 +141,16 @@ struct Background {
   }
 };
 
-// Sums of 32 rows by 32 outputs: tiles 0-3. Rows in tiles 4 and 5, weights in 6 and 7. The products
-// of a step, for weights of two parts: high by high, high rows by low weights, low rows by high
-// weights; low by low lies below the last bit.
+// Sums of 32 rows by 32 outputs: tiles 0-3. Rows in tiles 4 and 5, weights in 6 and 7.
+inline void add_products() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// The products of a step, for weights of two parts: high by high, high rows by low weights, low
+// rows by high weights; low by low lies below the last bit.
 template <class P>
 [[gnu::always_inline]] inline void multiply(const uint8_t* rows, const uint8_t* weights,
                                             int64_t n_steps, Background<P>& background) {
@@ -153,27 +160,18 @@ template <class P>
     _tile_loadd(6, weights, 64);
     _tile_loadd(7, weights + kBf16TileBytes, 64);
     _tile_loadd(5, rows + kBf16TileBytes, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    add_products();
     if constexpr (P::kParts == 2) {
       _tile_loadd(6, weights + 2 * kBf16TileBytes, 64);
       _tile_loadd(7, weights + 3 * kBf16TileBytes, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+      add_products();
       _tile_loadd(6, weights, 64);
       _tile_loadd(7, weights + kBf16TileBytes, 64);
     }
     if constexpr (kRowParts == 2) {
       _tile_loadd(4, rows + 2 * kBf16TileBytes, 64);
       _tile_loadd(5, rows + 3 * kBf16TileBytes, 64);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+      add_products();
     }
     background.step();
     rows += kRowParts * 2 * kBf16TileBytes;
@@ -226,8 +224,9 @@ class Walk {
       Place next = place;
       const bool has_next = advance(&next);
       if (has_next) {
-        background_.set_next_chunk(next, scratch_->tiles[turn ^ 1],
-                                   (place.pair_end - place.pair_begin) * steps_of(place.chunk));
+        background_.set_next_chunk(
+            next, scratch_->tiles[turn ^ 1],
+            (place.pair_end - place.pair_begin) * bf16_chunk_steps(args_.w.n_in, place.chunk));
       }
       run_chunk(place, scratch_->tiles[turn]);
       background_.make_rest();
@@ -240,9 +239,6 @@ class Walk {
   }
 
  private:
-  int64_t steps_of(int64_t chunk) const {
-    return min64(kBf16ChunkSteps, n_steps_ - chunk * kBf16ChunkSteps);
-  }
   // The first place of a group in a strip.
   Place at(int64_t strip, int64_t panel) {
     strip_ = strip;

@@ -9,32 +9,26 @@ namespace {
 using namespace amx_bf16;
 using namespace x16;
 
-inline __m512 load_tail(const float* x, int64_t n) {
-  if (n >= 16) return _mm512_loadu_ps(x);
-  return n <= 0 ? _mm512_setzero_ps()
-                : _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), x);
-}
-
 void make_tiles(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in, int64_t n_parts,
                 int64_t pair_begin, int64_t pair_end, uint8_t* data) {
-  const int64_t n_pairs = bf16_pairs(n_rows), n_steps = bf16_steps(n_in);
+  const int64_t n_pairs = bf16_pairs(n_rows);
   const int64_t step_bytes = n_parts * 2 * kBf16TileBytes;
   for (int64_t pair = pair_begin; pair < pair_end; ++pair) {
     for (int64_t r = 0; r < kBf16PairRows; ++r) {
       const int64_t row = pair * kBf16PairRows + r;
-      for (int64_t step = 0; step < n_steps; ++step) {
-        const int64_t chunk = step / kBf16ChunkSteps, k = step * kBf16StepValues;
-        uint8_t* to = data + bf16_run(n_parts, n_pairs, n_in, chunk, pair).offset +
-                      step % kBf16ChunkSteps * step_bytes + 64 * r;
-        __m512 low = _mm512_setzero_ps(), high = low;
-        if (row < n_rows) {
-          low = load_tail(x + row * x_stride + k, n_in - k);
-          high = load_tail(x + row * x_stride + k + 16, n_in - k - 16);
+      const int64_t n = row < n_rows ? n_in : 0;  // rows past the last are zero
+      const float* from = x + min64(row, n_rows - 1) * x_stride;
+      for (int64_t chunk = 0, k = 0; k < n_in; ++chunk) {
+        uint8_t* to = data + bf16_run(n_parts, n_pairs, n_in, chunk, pair).offset + 64 * r;
+        const int64_t end = k + kBf16ChunkSteps * kBf16StepValues;
+        for (; k < n_in && k < end; k += kBf16StepValues, to += step_bytes) {
+          const __m512 low = _mm512_maskz_loadu_ps(mask_at(k, n), from + k);
+          const __m512 high = _mm512_maskz_loadu_ps(mask_at(k + 16, n), from + k + 16);
+          store(to, to_bf16(low, high));
+          if (n_parts == 1) continue;
+          store(to + 2 * kBf16TileBytes,
+                to_bf16(_mm512_sub_ps(low, rounded(low)), _mm512_sub_ps(high, rounded(high))));
         }
-        store(to, to_bf16(low, high));
-        if (n_parts == 1) continue;
-        store(to + 2 * kBf16TileBytes,
-              to_bf16(_mm512_sub_ps(low, rounded(low)), _mm512_sub_ps(high, rounded(high))));
       }
     }
   }

@@ -21,11 +21,6 @@ using avx512::transpose_16;
 
 constexpr int64_t kTileBytes = 1024;
 
-// The lanes of the vector at `i` before n; none when i >= n.
-inline __mmask16 mask_at(int64_t i, int64_t n) {
-  return i >= n ? __mmask16{0} : tail_mask(i, n);
-}
-
 inline __m512 load_biased(const float* x, const float* bias, __mmask16 mask) {
   return _mm512_add_ps(_mm512_maskz_loadu_ps(mask, x), _mm512_maskz_loadu_ps(mask, bias));
 }
