@@ -12,14 +12,22 @@ std::string_view zone_name(Zone zone) {
   switch (zone) {
     case Zone::kAttend:
       return "attend";
+    case Zone::kDelta:
+      return "delta";
     case Zone::kEmbed:
       return "embed";
+    case Zone::kExperts:
+      return "experts";
     case Zone::kGelu:
       return "gelu";
+    case Zone::kIndex:
+      return "index";
     case Zone::kKvAppend:
       return "kv_append";
     case Zone::kLinear:
       return "linear";
+    case Zone::kNgram:
+      return "ngram";
     case Zone::kNorm:
       return "norm";
     case Zone::kOther:
@@ -32,6 +40,8 @@ std::string_view zone_name(Zone zone) {
       return "short_conv";
     case Zone::kSiluMul:
       return "silu_mul";
+    case Zone::kStreams:
+      return "streams";
     case Zone::kCount:
       break;
   }

@@ -12,16 +12,21 @@ namespace okibi {
 
 enum class Zone : uint8_t {
   kAttend,
+  kDelta,
   kEmbed,
+  kExperts,
   kGelu,
+  kIndex,
   kKvAppend,
   kLinear,
+  kNgram,
   kNorm,
   kOther,
   kOutput,
   kRope,
   kShortConv,
   kSiluMul,
+  kStreams,
   kCount,
 };
 

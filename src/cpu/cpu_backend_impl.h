@@ -44,10 +44,14 @@ class CpuBackend final : public ops::Backend {
   Status set_state(const ops::StateConfig& config) override;
   Status set_view_attention(int64_t max_rows, int32_t n_heads, int32_t head_dim) override;
 
+  Status set_experts(const ops::ExpertsConfig& config) override;
+  Result<ops::NgramTable> add_ngram_table(const ops::NgramTableSource& source) override;
+
   void copy_page(ops::PageId src, ops::PageId dst, int32_t n_tokens) override;
   void discard_page(ops::PageId page) override;
   void zero_slot(ops::SlotId slot) override;
   void copy_slot(ops::SlotId src, ops::SlotId dst) override;
+  void fill_random(const ops::SequenceSpan& sequence, uint64_t seed) override;
   void download_slot(ops::SlotId slot, std::span<float> out) const override;
   void upload_slot(ops::SlotId slot, std::span<const float> in) override;
   std::span<const float> read(ops::Rows rows, int64_t row) const override;
@@ -70,6 +74,30 @@ class CpuBackend final : public ops::Backend {
   void silu_mul(ops::Rows gate, ops::Rows up, ops::Rows out) override;
   void gather_outputs(ops::Rows in, ops::Rows out) override;
   void logits(ops::Rows in, ops::Weight weight, ops::Rows out) override;
+
+  void rms_norm_groups(ops::Rows in, ops::Vector gamma, int32_t n_groups, float eps,
+                       ops::Rows out) override;
+  void spread_streams(ops::Rows in, ops::Rows out) override;
+  void silu(ops::Rows inout, float scale) override;
+  void mix_streams(ops::Rows normed, ops::Rows mix, ops::Rows out) override;
+  void inject_streams(ops::Rows y, ops::Rows strength, ops::Rows inout) override;
+  void sigmoid_mul(ops::Rows gate, ops::Rows inout) override;
+  void causal_conv(uint64_t state_offset, ops::Rows in, ops::Vector kernel, ops::Rows out) override;
+  void delta_rule(const ops::DeltaRule& rule, ops::Rows qkv, ops::Rows alpha, ops::Rows beta,
+                  ops::Rows out) override;
+  void gated_norm(ops::Rows gate, ops::GateKind kind, ops::Vector gamma, float eps,
+                  ops::Rows inout) override;
+  void moe(ops::Rows in, ops::Rows router, const ops::Experts& experts, ops::Rows out) override;
+  void add_gated(ops::Rows in, ops::Rows gate, ops::Rows inout) override;
+  void ngram_prefetch(ops::NgramTable table) override;
+  void ngram_embed(ops::NgramTable table, ops::Rows out) override;
+  void ngram_mix(const ops::NgramMix& mix, ops::Rows key, ops::Rows value,
+                 ops::Rows inout) override;
+  void index_append(const ops::IndexKeys& keys, ops::Rows k) override;
+  void select_blocks(int32_t kv_layer, ops::Rows q) override;
+  void attend_selected(int32_t kv_layer, ops::Rows q, int32_t n_heads, float scale,
+                       ops::Rows out) override;
+  std::vector<uint32_t> selected_positions(int32_t kv_layer, uint32_t row) const override;
 
   void put_embeddings(ops::Rows inout) override;
   void add_bias(ops::Rows inout, ops::Vector bias) override;

@@ -23,14 +23,16 @@ struct SequenceSpan {
   SlotId src_slot = 0;
   SlotId dst_slot = 0;
   std::span<const PageId> pages;
+  // Ids of the tokens before n_past, at least the last few of them where there are any.
+  std::span<const int32_t> past_tokens;
 };
 
 struct BatchPlan {
-  uint32_t n_rows = 0;                        // tokens in this step
-  std::span<const int32_t> tokens;            // (n_rows) token ids
-  std::span<const int32_t> positions;         // (n_rows)
-  std::span<const uint32_t> row_sequence;     // (n_rows) index into sequences
-  std::span<const SequenceSpan> sequences;    // in row order, covering all rows
+  uint32_t n_rows = 0;                      // tokens in this step
+  std::span<const int32_t> tokens;          // (n_rows) token ids
+  std::span<const int32_t> positions;       // (n_rows)
+  std::span<const uint32_t> row_sequence;   // (n_rows) index into sequences
+  std::span<const SequenceSpan> sequences;  // in row order, covering all rows
   // Ascending rows whose logits are wanted; in a step of pictures the rows that join_rows joins, in
   // its order.
   std::span<const uint32_t> output_rows;

@@ -19,26 +19,11 @@
 #include "base/trace.h"
 #include "okibi/status.h"
 #include "ops/batch_plan.h"
+#include "ops/handles.h"
+#include "ops/long_context.h"
 #include "tensor/dtype.h"
 
 namespace okibi::ops {
-
-// Handles. Cheap to copy, valid while their backend lives.
-struct Weight {
-  int32_t id = -1;
-  int64_t n_in = 0, n_out = 0;
-  bool valid() const { return id >= 0; }
-};
-struct Vector {
-  int32_t id = -1;
-  int64_t n = 0;
-  bool valid() const { return id >= 0; }
-};
-struct Rows {
-  int32_t id = -1;
-  int64_t cols = 0;
-  bool valid() const { return id >= 0; }
-};
 
 // A matrix as it stands in a file: n_out rows of row_bytes(type, n_in) bytes.
 struct WeightSource {
@@ -51,6 +36,7 @@ struct WeightSource {
   // it will meet many rows at a time: for encoders of pictures. A level without units for such
   // products ignores it.
   bool may_round = false;
+  int64_t n_matrices = 1;  // one after another in `data`: the experts of a layer
 };
 
 enum class KvType : uint8_t { kF32, kF16, kQ8_0 };
@@ -60,10 +46,12 @@ std::string_view kv_type_name(KvType type);
 struct KvLayerShape {
   int32_t n_kv_heads = 0;
   int32_t k_dim = 0, v_dim = 0;  // per head
+  IndexShape index;
 };
 struct KvConfig {
   std::vector<KvLayerShape> layers;  // attention layers only, in order
   KvType type = KvType::kF16;
+  SparseSwitches sparse;
   int32_t page_tokens = 64;
   uint32_t max_pages = 0;  // ids 0 .. max_pages - 1; physical memory follows use
 };
@@ -81,12 +69,9 @@ enum class RopeStyle : uint8_t {
 struct RopeConfig {
   RopeStyle style = RopeStyle::kHalfSplit;
   int32_t head_dim = 0;
-  int32_t n_rot = 0;                 // rotated leading values of each head, even, <= head_dim
+  int32_t n_rot = 0;  // rotated leading values of each head, even, <= head_dim
   float freq_base = 10000.0f;
   std::vector<float> freq_divisors;  // empty, or n_rot / 2 values by which the angles are divided
-};
-struct Rope {
-  int32_t id = -1;
 };
 
 // Attention inside a view of a picture: every row sees all rows of its own sequence of the step.
@@ -130,12 +115,21 @@ class Backend {
   // Memory for attend_view with up to max_rows rows of n_heads * head_dim values. Once.
   virtual Status set_view_attention(int64_t max_rows, int32_t n_heads, int32_t head_dim) = 0;
 
+  // Memory for `moe`. Once.
+  virtual Status set_experts(const ExpertsConfig& config) = 0;
+  // The rows stay where they are for as long as the backend lives.
+  virtual Result<NgramTable> add_ngram_table(const NgramTableSource& source) = 0;
+
   // Copies the first n_tokens positions of a page, for all layers.
   virtual void copy_page(PageId src, PageId dst, int32_t n_tokens) = 0;
   // The page's content will not be needed again; its physical memory may go back to the system.
   virtual void discard_page(PageId page) = 0;
   virtual void zero_slot(SlotId slot) = 0;
   virtual void copy_slot(SlotId src, SlotId dst) = 0;
+  // Writes random keys, values and index keys for positions n_past .. n_past + n_rows - 1 of a
+  // sequence and random state into its dst_slot, as if such tokens had been run: for measuring at
+  // depths that would take hours to reach.
+  virtual void fill_random(const SequenceSpan& sequence, uint64_t seed) = 0;
   // State in canonical order (float32, layer after layer), for saving. (floats_per_slot)
   virtual void download_slot(SlotId slot, std::span<float> out) const = 0;
   virtual void upload_slot(SlotId slot, std::span<const float> in) = 0;
@@ -184,6 +178,66 @@ class Backend {
   // the plan, out[i][j] = row labels[label_begin[i] + j] of weight times in[i], bit-equal to the
   // entry of the full product.
   virtual void logits(Rows in, Weight weight, Rows out) = 0;
+
+  // --- residual streams (hyper-connections) ---------------------------------------------------
+  // Each of n_groups equal parts of a row is normed on its own: out = in * gamma /
+  // sqrt(mean(part^2)
+  // + eps), gamma (cols).  out may be in.
+  virtual void rms_norm_groups(Rows in, Vector gamma, int32_t n_groups, float eps, Rows out) = 0;
+  // Every stream of out is in.  in (n, d), out (n, n_streams * d).
+  virtual void spread_streams(Rows in, Rows out) = 0;
+  // inout = silu(inout * scale).  In place.
+  virtual void silu(Rows inout, float scale) = 0;
+  // out = mean over streams c of sigmoid(mix_c) * normed_c.  normed, mix (n, n_streams * d);
+  // out (n, d) is neither.
+  virtual void mix_streams(Rows normed, Rows mix, Rows out) = 0;
+  // inout_c += 2 sigmoid(strength[c] / n_streams) * y.  y (n, d), strength (n, n_streams).
+  virtual void inject_streams(Rows y, Rows strength, Rows inout) = 0;
+
+  // --- gates, recurrence ----------------------------------------------------------------------
+  // inout *= sigmoid(gate).
+  virtual void sigmoid_mul(Rows gate, Rows inout) = 0;
+  // out = silu(kernel[c][0] in[t-K+1] + ... + kernel[c][K-1] in[t]) per channel c, terms added in
+  // this order. kernel (d * K), K consecutive values per channel. State: (K-1) * d floats at
+  // state_offset of the slot, the last K-1 rows of in, oldest first.  out (n, d) is not in.
+  virtual void causal_conv(uint64_t state_offset, Rows in, Vector kernel, Rows out) = 0;
+  // qkv (n, (2 n_key_heads + n_value_heads) * head_dim): q, k, v; alpha, beta (n, n_value_heads);
+  // out (n, n_value_heads * head_dim). One token after the other, in float32.
+  virtual void delta_rule(const DeltaRule& rule, Rows qkv, Rows alpha, Rows beta, Rows out) = 0;
+  // inout = norm of each head of gamma.n values, times gamma, times the gate's function.
+  virtual void gated_norm(Rows gate, GateKind kind, Vector gamma, float eps, Rows inout) = 0;
+
+  // --- experts --------------------------------------------------------------------------------
+  // p = softmax(router[r]); of the n_used largest (ties to the lower expert) with w = scale p / sum
+  // p: out[r] = sum w_e expert_e(in[r]), summed in the order of p.  out is not in.
+  virtual void moe(Rows in, Rows router, const Experts& experts, Rows out) = 0;
+  // inout[r] += sigmoid(gate[r][0]) * in[r].
+  virtual void add_gated(Rows in, Rows gate, Rows inout) = 0;
+
+  // --- hashed n-grams -------------------------------------------------------------------------
+  // Has the table's rows for all tokens of the step read from the file.
+  virtual void ngram_prefetch(NgramTable table) = 0;
+  // out[r] = the rows of the heads, one after another.  out (n, table.cols)
+  virtual void ngram_embed(NgramTable table, Rows out) = 0;
+  // key (n, n_streams * d) is used up; value (n, d); inout (n, n_streams * d).
+  virtual void ngram_mix(const NgramMix& mix, Rows key, Rows value, Rows inout) = 0;
+
+  // --- sparse attention -----------------------------------------------------------------------
+  // Takes k (n, dim), the index key of each row, and writes the pooled key of every block that is
+  // now complete. After kv_append or before it, before select_blocks.
+  virtual void index_append(const IndexKeys& keys, Rows k) = 0;
+  // For every row with n positions up to itself and B = n / block_tokens complete blocks: all
+  // blocks where B <= budget / block_tokens; else those that many with the best
+  //   score(b) = sum over heads h of max(0, q_h . pooled_b) / sqrt(dim),
+  // ties to the lower block. q (n, n_heads * dim), normed and rotated.
+  virtual void select_blocks(int32_t kv_layer, Rows q) = 0;
+  // attend, over the positions of the selected blocks and the open one in order, as the layer's
+  // last select_blocks chose them; where that is everything, to the bit what attend gives.
+  virtual void attend_selected(int32_t kv_layer, Rows q, int32_t n_heads, float scale,
+                               Rows out) = 0;
+  // Positions that row `row` of the step attends to on the layer, ascending; after select_blocks,
+  // until the next step begins.
+  virtual std::vector<uint32_t> selected_positions(int32_t kv_layer, uint32_t row) const = 0;
 
   // --- pictures -------------------------------------------------------------------------------
   // inout[r] = the plan's embedding of row r, where it has one.  In place.

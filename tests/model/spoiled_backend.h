@@ -82,6 +82,58 @@ class ForwardingBackend : public ops::Backend {
   }
   void gather_outputs(ops::Rows in, ops::Rows out) override { inner_->gather_outputs(in, out); }
   void logits(ops::Rows in, ops::Weight w, ops::Rows out) override { inner_->logits(in, w, out); }
+  Status set_experts(const ops::ExpertsConfig& c) override { return inner_->set_experts(c); }
+  Result<ops::NgramTable> add_ngram_table(const ops::NgramTableSource& s) override {
+    return inner_->add_ngram_table(s);
+  }
+  void fill_random(const ops::SequenceSpan& s, uint64_t seed) override {
+    inner_->fill_random(s, seed);
+  }
+  void rms_norm_groups(ops::Rows in, ops::Vector g, int32_t n, float eps, ops::Rows out) override {
+    inner_->rms_norm_groups(in, g, n, eps, out);
+  }
+  void spread_streams(ops::Rows in, ops::Rows out) override { inner_->spread_streams(in, out); }
+  void silu(ops::Rows x, float scale) override { inner_->silu(x, scale); }
+  void mix_streams(ops::Rows n, ops::Rows mix, ops::Rows out) override {
+    inner_->mix_streams(n, mix, out);
+  }
+  void inject_streams(ops::Rows y, ops::Rows s, ops::Rows x) override {
+    inner_->inject_streams(y, s, x);
+  }
+  void sigmoid_mul(ops::Rows gate, ops::Rows x) override { inner_->sigmoid_mul(gate, x); }
+  void causal_conv(uint64_t offset, ops::Rows in, ops::Vector kernel, ops::Rows out) override {
+    inner_->causal_conv(offset, in, kernel, out);
+  }
+  void delta_rule(const ops::DeltaRule& d, ops::Rows qkv, ops::Rows alpha, ops::Rows beta,
+                  ops::Rows out) override {
+    inner_->delta_rule(d, qkv, alpha, beta, out);
+  }
+  void gated_norm(ops::Rows gate, ops::GateKind kind, ops::Vector g, float eps,
+                  ops::Rows x) override {
+    inner_->gated_norm(gate, kind, g, eps, x);
+  }
+  void moe(ops::Rows in, ops::Rows router, const ops::Experts& e, ops::Rows out) override {
+    inner_->moe(in, router, e, out);
+  }
+  void add_gated(ops::Rows in, ops::Rows gate, ops::Rows x) override {
+    inner_->add_gated(in, gate, x);
+  }
+  void ngram_prefetch(ops::NgramTable t) override { inner_->ngram_prefetch(t); }
+  void ngram_embed(ops::NgramTable t, ops::Rows out) override { inner_->ngram_embed(t, out); }
+  void ngram_mix(const ops::NgramMix& m, ops::Rows key, ops::Rows value, ops::Rows x) override {
+    inner_->ngram_mix(m, key, value, x);
+  }
+  void index_append(const ops::IndexKeys& keys, ops::Rows k) override {
+    inner_->index_append(keys, k);
+  }
+  void select_blocks(int32_t layer, ops::Rows q) override { inner_->select_blocks(layer, q); }
+  void attend_selected(int32_t layer, ops::Rows q, int32_t n_heads, float scale,
+                       ops::Rows out) override {
+    inner_->attend_selected(layer, q, n_heads, scale, out);
+  }
+  std::vector<uint32_t> selected_positions(int32_t layer, uint32_t row) const override {
+    return inner_->selected_positions(layer, row);
+  }
   void put_embeddings(ops::Rows x) override { inner_->put_embeddings(x); }
   void add_bias(ops::Rows x, ops::Vector bias) override { inner_->add_bias(x, bias); }
   void layer_norm(ops::Rows x, ops::Vector bias, ops::Vector g, ops::Vector beta, float eps,
