@@ -43,6 +43,19 @@ void EngineFlags::add(CLI::App* command) {
                    "f32: exact dequantised weights times float activations, slow, for checking")
       ->check(CLI::IsMember({"auto", "f32"}))
       ->capture_default_str();
+  command
+      ->add_option("--qsa-pooled", pooled,
+                   "off: pool the index keys of the whole context at every step; for measuring")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  command
+      ->add_option("--qsa-attend", attend,
+                   "masked: read every key and value, mask those not selected; for measuring")
+      ->check(CLI::IsMember({"selected", "masked"}))
+      ->capture_default_str();
+  command->add_option("--qsa-topk", topk, "cells: select among cells, not blocks; for measuring")
+      ->check(CLI::IsMember({"blocks", "cells"}))
+      ->capture_default_str();
   command->add_option("--chat-layout", options.chat_layout,
                       "lay chats out this way whatever the file's template says");
   command->add_option("--profile", profile_path,
@@ -55,6 +68,9 @@ EngineOptions EngineFlags::resolved() const {
                    : kv == "q8_0" ? KvCacheType::kQ8_0
                                   : KvCacheType::kF16;
   result.f32_activations = activations == "f32";
+  result.sparse = {.keep_pooled = pooled == "on",
+                   .attend_selected = attend == "selected",
+                   .select_blocks = topk == "blocks"};
   return result;
 }
 

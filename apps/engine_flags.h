@@ -16,10 +16,11 @@ struct EngineFlags {
   EngineOptions options;
   std::string kv = "f16";
   std::string activations = "auto";
+  std::string pooled = "on", attend = "selected", topk = "blocks";  // --qsa-...
   std::string profile_path;
 
-  // Adds -m, --mmproj, --vision-cache, --cpu, --threads, --ctx, --kv, --activations, --chat-layout
-  // and --profile.
+  // Adds -m, --mmproj, --vision-cache, --cpu, --threads, --ctx, --kv, --activations, --qsa-*,
+  // --chat-layout and --profile.
   void add(CLI::App* command);
   // The options with the texts above read into them.
   EngineOptions resolved() const;

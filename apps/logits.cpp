@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,43 @@ struct Flags {
   bool parse_special = false;
   uint32_t chunk = 0;
   std::string out_path;
+  std::string selected_path;
+};
+
+// Which earlier tokens every token attends to on every layer that selects blocks: uint8
+// (layers, n, n).
+class Selection {
+ public:
+  static Result<Selection> create(uint32_t n_layers, size_t n_tokens) {
+    constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+    if (n_layers == 0) {
+      return invalid_argument("--selected: no layer of this model selects what it attends to");
+    }
+    if (n_tokens > kMaxBytes / n_layers / n_tokens) {
+      return invalid_argument(
+          fmt::format("--selected: {} layers of {} x {} tokens are over the limit of {} bytes",
+                      n_layers, n_tokens, n_tokens, kMaxBytes));
+    }
+    Selection s;
+    s.n_tokens_ = n_tokens;
+    s.n_layers_ = n_layers;
+    s.seen_.resize(n_layers * n_tokens * n_tokens);
+    return s;
+  }
+  void add(size_t token, uint32_t layer, std::span<const uint32_t> positions) {
+    const size_t row = (layer * n_tokens_ + token) * n_tokens_;
+    for (uint32_t p : positions) seen_[row + p] = 1;
+  }
+  Status write(const std::string& path) const {
+    const uint64_t shape[] = {n_layers_, n_tokens_, n_tokens_};
+    std::string file = npy_header("|u1", shape);
+    file.append(reinterpret_cast<const char*>(seen_.data()), seen_.size());
+    return write_file(path, file);
+  }
+
+ private:
+  size_t n_layers_ = 0, n_tokens_ = 0;
+  std::vector<uint8_t> seen_;
 };
 
 constexpr std::string_view kBlank = " \t\r\n";
@@ -88,12 +126,21 @@ Status run(const Flags& flags) {
     progress.update(static_cast<double>(done), static_cast<double>(ids.size()));
   };
   append.on_logits = [&](size_t, std::span<const float> row) { writer.write_row(row); };
+  std::optional<Selection> selection;
+  if (!flags.selected_path.empty()) {
+    OKIBI_ASSIGN_OR_RETURN(selection,
+                           Selection::create(engine->info().n_sparse_layers, ids.size()));
+    append.on_selection = [&](size_t token, uint32_t layer, std::span<const uint32_t> positions) {
+      selection->add(token, layer, positions);
+    };
+  }
   const double start = seconds_now();
   const Status status = session->append(prompt, append);
   const double seconds = seconds_now() - start;
   progress.finish();
   OKIBI_RETURN_IF_ERROR(status);
   OKIBI_RETURN_IF_ERROR(writer.finish());
+  if (selection.has_value()) OKIBI_RETURN_IF_ERROR(selection->write(flags.selected_path));
   std::fprintf(stderr, "%s\n",
                fmt::format("{}: ({}, {}) float32 | {} in {}, {} tok/s | {}", flags.out_path,
                            ids.size(), n_vocab, engine->numeric_identity(), format_seconds(seconds),
@@ -125,6 +172,10 @@ void add_logits(CLI::App& app, int* exit_code) {
   command->add_option("--chunk", flags->chunk, "most tokens per step; changes no bit");
   command->add_option("--out", flags->out_path, "float32 (n_tokens, n_vocab), NumPy's .npy format")
       ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--selected", flags->selected_path,
+                   "uint8 (sparse layers, n_tokens, n_tokens): which tokens each attends to, .npy")
       ->type_name("FILE");
   command->callback([flags, exit_code] {
     const Status status = run(*flags);

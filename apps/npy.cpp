@@ -9,9 +9,9 @@
 
 namespace okibi::apps {
 
-std::string npy_header(uint64_t n_rows, uint64_t n_cols) {
-  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}",
-                                 n_rows, n_cols);
+std::string npy_header(std::string_view descr, std::span<const uint64_t> shape) {
+  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                 descr, fmt::join(shape, ", "));
   // Magic, version and length take 10 bytes; the data begins at a multiple of 64, after a newline.
   while ((10 + dict.size() + 1) % 64 != 0 || 10 + dict.size() + 1 < 128) dict += ' ';
   dict += '\n';
@@ -29,7 +29,8 @@ Result<NpyWriter> NpyWriter::create(const std::string& path, uint64_t n_rows, ui
     return unavailable(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
   }
   NpyWriter writer(path, file, n_rows, n_cols);
-  const std::string header = npy_header(n_rows, n_cols);
+  const uint64_t shape[] = {n_rows, n_cols};
+  const std::string header = npy_header("<f4", shape);
   if (std::fwrite(header.data(), 1, header.size(), file) != header.size()) {
     writer.fail(std::strerror(errno));
     return writer.status_;

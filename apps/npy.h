@@ -5,13 +5,15 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "okibi/status.h"
 
 namespace okibi::apps {
 
-// The 128 bytes or more before the data of a float32 (n_rows, n_cols) file, version 1.0.
-std::string npy_header(uint64_t n_rows, uint64_t n_cols);
+// The 128 bytes or more before the data, version 1.0. `descr` is "<f4" for float32, "|u1" for
+// bytes.
+std::string npy_header(std::string_view descr, std::span<const uint64_t> shape);
 
 // Move-only. A file that is not finished is removed: half a matrix would load as a whole one does.
 class NpyWriter {

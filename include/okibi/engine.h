@@ -40,6 +40,14 @@ struct DecisionCacheStats {
 
 enum class KvCacheType { kF32, kF16, kQ8_0 };
 
+// Work that long-context models avoid, switched back on to measure what avoiding it is worth. No
+// switch changes a bit of any result.
+struct SparseOptions {
+  bool keep_pooled = true;      // off: pool the index keys of the whole context at every step
+  bool attend_selected = true;  // off: read every key and value, mask those not selected
+  bool select_blocks = true;    // off: select among cells instead of blocks
+};
+
 struct EngineOptions {
   std::string model_path;
   std::string mmproj_path;         // the vision file beside the model; empty: no pictures
@@ -54,9 +62,10 @@ struct EngineOptions {
                             // memory allows
   uint32_t n_sessions = 4;  // sessions of n_ctx tokens that memory is planned for
   KvCacheType kv_type = KvCacheType::kF16;
-  bool f32_activations = false;     // exact dequantised weights times float activations: slow, for
-                                    // checking
-  uint32_t max_batch_rows = 512;    // tokens in one step
+  bool f32_activations = false;   // exact dequantised weights times float activations: slow, for
+                                  // checking
+  uint32_t max_batch_rows = 512;  // tokens in one step
+  SparseOptions sparse;
   uint64_t memory_limit_bytes = 0;  // 0: what the system says is available
   std::string chat_layout;          // overrides what the file's template says
   std::function<void(double fraction)> on_load_progress;
@@ -84,6 +93,7 @@ struct ModelInfo {
   uint32_t n_layers = 0;
   uint32_t n_vocab = 0;
   uint32_t n_ctx_trained = 0;
+  uint32_t n_sparse_layers = 0;  // attention layers that select blocks
   uint64_t kv_bytes_per_token = 0;
   uint64_t state_bytes = 0;             // recurrent state of one sequence
   uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads

@@ -27,6 +27,10 @@ struct AppendOptions {
   std::function<void(size_t done)> on_progress;
   // When set, called on the engine thread with the logits (n_vocab) of every appended position.
   std::function<void(size_t index, std::span<const float> logits)> on_logits;
+  // When set, called on the engine thread for every appended position and every layer that selects
+  // blocks (0 .. n_sparse_layers - 1), with the positions that it attends to, ascending.
+  std::function<void(size_t index, uint32_t layer, std::span<const uint32_t> positions)>
+      on_selection;
 };
 
 // A point to which sessions of the same engine can return. Immutable; holds its state while it
@@ -61,6 +65,11 @@ class Session {
   // (n_vocab) logits of the last token; empty before the first append. Valid until the next call.
   std::span<const float> logits() const;
   uint64_t logits_hash() const;
+
+  // Appends n_tokens random tokens without running the model: keys, values, index keys and
+  // recurrent state are random numbers, the same for the same seed. For measuring at depths that
+  // would take hours to reach. No logits belong to it, and truncating into it runs its tokens.
+  Status fill_random(size_t n_tokens, uint64_t seed);
 
   // A session in the same state, sharing memory with this one until they differ.
   Result<std::unique_ptr<Session>> fork();

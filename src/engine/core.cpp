@@ -24,6 +24,7 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
   const model::ModelFacts& facts = model->facts();
   OKIBI_RETURN_IF_ERROR(backend->set_kv({.layers = facts.kv_layers,
                                          .type = sizes.kv_type,
+                                         .sparse = sizes.sparse,
                                          .page_tokens = sizes.page_tokens,
                                          .max_pages = sizes.n_pages}));
   OKIBI_RETURN_IF_ERROR(
@@ -41,6 +42,7 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
                   .has_kv = !facts.kv_layers.empty()};
   const uint64_t page_bytes = ops::kv_page_bytes({.layers = facts.kv_layers,
                                                   .type = sizes.kv_type,
+                                                  .sparse = sizes.sparse,
                                                   .page_tokens = sizes.page_tokens,
                                                   .max_pages = 1});
   core->prefixes_ = std::make_unique<reuse::PrefixCache>(
@@ -113,6 +115,7 @@ void Core::run_step(std::span<StepItem> items) {
   model_->forward(*backend_, !output_rows_.empty());
   backend_->end_step();
 
+  report_selections(items);
   int64_t row = 0;
   for (StepItem& item : items) {
     for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
@@ -123,6 +126,36 @@ void Core::run_step(std::span<StepItem> items) {
     }
     item.sequence->commit(item.tokens);
   }
+}
+
+void Core::report_selections(std::span<StepItem> items) {
+  uint32_t first_row = 0;
+  for (StepItem& item : items) {
+    const auto n = static_cast<uint32_t>(item.tokens.size());
+    for (uint32_t i = 0; item.on_selection && i < n; ++i) {
+      uint32_t layer = 0;
+      const std::vector<ops::KvLayerShape>& layers = model_->facts().kv_layers;
+      for (size_t kv_layer = 0; kv_layer < layers.size(); ++kv_layer) {
+        if (!layers[kv_layer].index.valid()) continue;
+        item.on_selection(
+            i, layer++,
+            backend_->selected_positions(static_cast<int32_t>(kv_layer), first_row + i));
+      }
+    }
+    first_row += n;
+  }
+}
+
+void Core::fill_random(reuse::Sequence& sequence, uint32_t n_tokens, uint64_t seed) {
+  const auto n_vocab = static_cast<uint64_t>(model_->facts().n_vocab);
+  std::vector<int32_t> tokens(n_tokens);
+  uint64_t state = seed;
+  for (int32_t& token : tokens) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    token = static_cast<int32_t>((state >> 33) % n_vocab);
+  }
+  backend_->fill_random(sequence.span(0, n_tokens), seed);
+  sequence.commit(tokens);
 }
 
 }  // namespace okibi::engine

@@ -34,6 +34,10 @@ struct StepItem {
   std::span<const TokenId> labels;
   // Called for each output in order: index into tokens, logits (n_vocab or labels.size()).
   std::function<void(uint32_t index, std::span<const float> logits)> on_logits;
+  // Called for each token and layer that selects blocks, in order: index into tokens, which of
+  // those layers, positions.
+  std::function<void(uint32_t index, uint32_t layer, std::span<const uint32_t> positions)>
+      on_selection;
 };
 
 class Core {
@@ -46,6 +50,7 @@ class Core {
     uint32_t n_slots = 0;
     int32_t page_tokens = 64;
     ops::KvType kv_type = ops::KvType::kF16;
+    ops::SparseSwitches sparse;
     uint64_t state_cache_bytes = 0;  // of kept prefixes
   };
 
@@ -72,8 +77,13 @@ class Core {
   // Runs prepared items as one batch: at most max_batch_rows tokens and max_outputs outputs. Cannot
   // fail. Appends the tokens to their sequences.
   void run_step(std::span<StepItem> items);
+  // Appends tokens with random keys, values and state to a prepared sequence
+  // (Session::fill_random).
+  void fill_random(reuse::Sequence& sequence, uint32_t n_tokens, uint64_t seed);
 
  private:
+  void report_selections(std::span<StepItem> items);
+
   Core() = default;
 
   Sizes sizes_;

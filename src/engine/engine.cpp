@@ -80,10 +80,11 @@ Result<Opened> open_and_plan(const EngineOptions& options) {
 }
 
 // Over all that a view's rows depend on besides its pixels.
-Sha256 vision_identity(const Opened& opened, std::string_view numeric_identity) {
+Sha256 vision_identity(const gguf::File& file, const gguf::File& vision_file,
+                       std::string_view numeric_identity) {
   Sha256Stream stream;
-  stream.update(model::file_identity(opened.file, /*with_data=*/false));
-  stream.update(model::file_identity(*opened.vision_file, /*with_data=*/true));
+  stream.update(model::file_identity(file, /*with_data=*/false));
+  stream.update(model::file_identity(vision_file, /*with_data=*/true));
   stream.update(bytes_of(numeric_identity));
   return stream.finish();
 }
@@ -121,9 +122,13 @@ ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
   info.n_ctx_trained = static_cast<uint32_t>(facts.n_ctx_trained);
   info.kv_bytes_per_token = ops::kv_page_bytes({.layers = facts.kv_layers,
                                                 .type = sizes.kv_type,
+                                                .sparse = sizes.sparse,
                                                 .page_tokens = sizes.page_tokens,
                                                 .max_pages = 1}) /
                             static_cast<uint64_t>(sizes.page_tokens);
+  for (const ops::KvLayerShape& layer : facts.kv_layers) {
+    if (layer.index.valid()) ++info.n_sparse_layers;
+  }
   info.state_bytes = facts.state_floats * sizeof(float);
   info.weight_bytes_per_token = facts.weight_bytes_per_token;
   info.macs_per_token = facts.macs_per_token;
@@ -156,9 +161,12 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
   auto tokenizer = tokenizer::Tokenizer::create(std::move(vocabulary).value());
   if (!tokenizer.ok()) return tokenizer.status().with_context(options.model_path);
 
-  model::WeightLoader loader(opened.file, *opened.backend, opened.backend.get());
+  auto state = std::make_unique<EngineAccess::State>();
+  state->model_file = std::move(opened.file);
+  const gguf::File& file = *state->model_file;
+  model::WeightLoader loader(file, *opened.backend, opened.backend.get());
   if (options.on_load_progress) {
-    const double total = static_cast<double>(opened.file.file_bytes());
+    const double total = static_cast<double>(file.file_bytes());
     loader.on_progress = [&options, total](uint64_t done) {
       options.on_load_progress(std::min(1.0, static_cast<double>(done) / total));
     };
@@ -166,9 +174,8 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
   auto model = model::load_model(loader);
   if (!model.ok()) return model.status().with_context(options.model_path);
 
-  auto state = std::make_unique<EngineAccess::State>();
   state->memory = plan;
-  state->info = make_info(opened.file, (*model)->facts(), opened.sized.sizes);
+  state->info = make_info(file, (*model)->facts(), opened.sized.sizes);
   state->n_threads = options.n_threads > 0 ? options.n_threads : engine::default_thread_count();
   for (ops::Weight w : (*model)->facts().weights) {
     state->weight_lines.push_back(opened.backend->describe_weight(w));
@@ -189,7 +196,7 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
                                               opened.sized.sizes));
   state->identity = core->numeric_identity();
   if (encoder != nullptr) {
-    const Sha256 identity = vision_identity(opened, state->identity);
+    const Sha256 identity = vision_identity(file, *opened.vision_file, state->identity);
     state->vision_info.identity = to_hex(identity);
     state->vision =
         std::make_unique<engine::Vision>(std::move(encoder), identity, image_token,

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/scheduler.h"
 #include "engine/vision.h"
+#include "gguf/reader.h"
 #include "okibi/engine.h"
 #include "reuse/answer_cache.h"
 
@@ -21,6 +23,7 @@ struct Engine::State {
   std::vector<std::string> weight_lines;
   std::unique_ptr<Text> text;
   VisionInfo vision_info;
+  std::optional<gguf::File> model_file;  // tables that stay in the file are read by the backend
   std::unique_ptr<engine::Scheduler> scheduler;
   std::unique_ptr<engine::Vision> vision;  // null without a vision file
   std::unique_ptr<reuse::AnswerCache> answers;

@@ -74,6 +74,9 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
     }
   }
   sizes.page_tokens = kPageTokens;
+  sizes.sparse = {.keep_pooled = options.sparse.keep_pooled,
+                  .attend_selected = options.sparse.attend_selected,
+                  .select_blocks = options.sparse.select_blocks};
   sizes.max_batch_rows = options.max_batch_rows;
   const uint64_t row = static_cast<uint64_t>(facts.n_vocab) * sizeof(float);
   sizes.max_outputs = static_cast<uint32_t>(std::clamp<uint64_t>(
@@ -91,6 +94,7 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
 
   const uint64_t page_bytes = ops::kv_page_bytes({.layers = facts.kv_layers,
                                                   .type = sizes.kv_type,
+                                                  .sparse = sizes.sparse,
                                                   .page_tokens = kPageTokens,
                                                   .max_pages = 1});
   const auto pages_for = [&](uint64_t n_ctx) {

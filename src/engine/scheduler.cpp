@@ -140,6 +140,12 @@ void Scheduler::add_to_step(Work* work) {
       work->on_logits(work->done + index, logits);
     };
   }
+  if (work->on_selection) {
+    item.on_selection = [work](uint32_t index, uint32_t layer,
+                               std::span<const uint32_t> positions) {
+      work->on_selection(work->done + index, layer, positions);
+    };
+  }
   item_works_.push_back(work);
   step_rows_ += static_cast<uint32_t>(n);
   step_outputs_ += static_cast<uint32_t>(n_outputs);

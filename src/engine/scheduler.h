@@ -62,6 +62,9 @@ struct Work {
   std::vector<TokenId> labels;  // when not empty, only these rows of the output matrix
   // On the engine thread; index counts within `tokens`; (n_vocab) or (labels.size()) values.
   std::function<void(size_t index, std::span<const float> logits)> on_logits;
+  // The same for the positions that each token attends to (StepItem).
+  std::function<void(size_t index, uint32_t layer, std::span<const uint32_t> positions)>
+      on_selection;
 
   Event finished;
   Status status;

@@ -93,6 +93,7 @@ struct Session::State {
       if (each != nullptr) (*each)(index, values);
       if (index + 1 == work.tokens.size()) logits.assign(values.begin(), values.end());
     };
+    work.on_selection = options.on_selection;
     work.before_start = nullptr;
     if (is_recurrent()) work.before_start = [this](engine::Core& core) { keep_checkpoint(core); };
     work.finished.reset();
@@ -202,6 +203,22 @@ Status Session::restore(const Snapshot& snapshot) {
   state_->rows = snapshot.state_->rows;
   state_->logits = snapshot.state_->logits;
   return ok_status();
+}
+
+Status Session::fill_random(size_t n_tokens, uint64_t seed) {
+  if (n_tokens == 0) return ok_status();
+  if (n_tokens > state_->engine->n_ctx()) {
+    return resource_exhausted(fmt::format("fill_random: {} tokens are over the context of {}",
+                                          n_tokens, state_->engine->n_ctx()));
+  }
+  Status status;
+  state_->scheduler().call([&](engine::Core& core) {
+    const auto n = static_cast<uint32_t>(n_tokens);
+    status = core.prepare(*state_->sequence, n);
+    if (status.ok()) core.fill_random(*state_->sequence, n, seed);
+  });
+  if (status.ok()) state_->logits.clear();
+  return status;
 }
 
 Status Session::truncate(size_t n_keep) {

@@ -196,4 +196,13 @@ void File::prefetch(const TensorInfo& info, uint64_t offset, uint64_t n_bytes) c
   state_->maps[info.shard].prefetch(info.offset + offset, std::min(n_bytes, info.n_bytes - offset));
 }
 
+void File::prefetch(const uint8_t* data, uint64_t n_bytes) const {
+  for (const FileMap& map : state_->maps) {
+    const std::span<const uint8_t> bytes = map.bytes();
+    if (data < bytes.data() || data >= bytes.data() + bytes.size()) continue;
+    const auto offset = static_cast<uint64_t>(data - bytes.data());
+    map.prefetch(offset, std::min(n_bytes, bytes.size() - offset));
+  }
+}
+
 }  // namespace okibi::gguf

@@ -106,6 +106,8 @@ class File {
   // See FileMap: the tensor's bytes will not be needed again soon / will be needed soon.
   void release(const TensorInfo& info) const;
   void prefetch(const TensorInfo& info, uint64_t offset, uint64_t n_bytes) const;
+  // The same for bytes inside what `data` gave.
+  void prefetch(const uint8_t* data, uint64_t n_bytes) const;
 
   // Things that are odd but legal (a gap between tensors, a label that contradicts the types).
   const std::vector<std::string>& warnings() const;

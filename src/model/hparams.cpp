@@ -12,20 +12,6 @@ constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxContext = int64_t{1} << 30;
 
-Result<int64_t> read_int(const gguf::File& file, const std::string& key, int64_t min, int64_t max) {
-  OKIBI_ASSIGN_OR_RETURN(uint64_t value, file.get_u64(key));
-  if (value > static_cast<uint64_t>(max) || static_cast<int64_t>(value) < min) {
-    return bad_data(fmt::format("{}: found {}, expected {} to {}", key, value, min, max));
-  }
-  return static_cast<int64_t>(value);
-}
-
-Result<int64_t> read_int_or(const gguf::File& file, const std::string& key, int64_t fallback,
-                            int64_t min, int64_t max) {
-  if (!file.has(key)) return fallback;
-  return read_int(file, key, min, max);
-}
-
 std::vector<int32_t> narrow(const std::vector<int64_t>& values) {
   return std::vector<int32_t>(values.begin(), values.end());
 }
@@ -43,6 +29,20 @@ Status check_heads(const Hparams& h) {
 }
 
 }  // namespace
+
+Result<int64_t> read_int(const gguf::File& file, const std::string& key, int64_t min, int64_t max) {
+  OKIBI_ASSIGN_OR_RETURN(uint64_t value, file.get_u64(key));
+  if (value > static_cast<uint64_t>(max) || static_cast<int64_t>(value) < min) {
+    return bad_data(fmt::format("{}: found {}, expected {} to {}", key, value, min, max));
+  }
+  return static_cast<int64_t>(value);
+}
+
+Result<int64_t> read_int_or(const gguf::File& file, const std::string& key, int64_t fallback,
+                            int64_t min, int64_t max) {
+  if (!file.has(key)) return fallback;
+  return read_int(file, key, min, max);
+}
 
 Result<std::vector<int64_t>> read_per_layer(const gguf::File& file, const std::string& key,
                                             int32_t n_layers, int64_t fallback, int64_t min,

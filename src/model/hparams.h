@@ -30,6 +30,10 @@ struct Hparams {
 // Errors name the key, what was found and what is allowed.
 Result<Hparams> read_hparams(const gguf::File& file);
 
+// An integer key within [min, max].
+Result<int64_t> read_int(const gguf::File& file, const std::string& key, int64_t min, int64_t max);
+Result<int64_t> read_int_or(const gguf::File& file, const std::string& key, int64_t fallback,
+                            int64_t min, int64_t max);
 // An integer key that may be one number for all layers or one per layer.
 Result<std::vector<int64_t>> read_per_layer(const gguf::File& file, const std::string& key,
                                             int32_t n_layers, int64_t fallback, int64_t min,

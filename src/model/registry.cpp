@@ -15,6 +15,8 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"lfm2", load_lfm2},
     {"llama", load_llama},
+    {"qwen35", load_qwen35},
+    {"qwen4exp", load_qwen4exp},
 };
 
 }  // namespace

@@ -87,7 +87,8 @@ ops::SequenceSpan Sequence::span(uint32_t first_row, uint32_t n_rows) const {
           .n_past = n_tokens(),
           .src_slot = slot_,
           .dst_slot = next_slot_,
-          .pages = pages_};
+          .pages = pages_,
+          .past_tokens = tokens_};
 }
 
 void Sequence::commit(std::span<const int32_t> tokens) {

@@ -22,7 +22,7 @@ std::string read_all(const std::string& path) {
 }
 
 TEST(Npy, HeaderIsVersionOneAndItsLengthAMultipleOf64) {
-  const std::string header = npy_header(706, 49152);
+  const std::string header = npy_header("<f4", std::vector<uint64_t>{706, 49152});
   ASSERT_EQ(header.size() % 64, 0u);
   EXPECT_EQ(header.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
   const size_t length = static_cast<uint8_t>(header[8]) + 256u * static_cast<uint8_t>(header[9]);
@@ -41,7 +41,7 @@ TEST(Npy, RowsFollowTheHeaderAsLittleEndianFloats) {
   writer->write_row(std::span(values).last(3));
   ASSERT_TRUE(writer->finish().ok());
   const std::string bytes = read_all(path);
-  ASSERT_EQ(bytes.size(), npy_header(2, 3).size() + 24);
+  ASSERT_EQ(bytes.size(), npy_header("<f4", std::vector<uint64_t>{2, 3}).size() + 24);
   EXPECT_EQ(std::memcmp(bytes.data() + bytes.size() - 24, values.data(), 24), 0);
   std::filesystem::remove(path);
 }

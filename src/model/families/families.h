@@ -9,6 +9,8 @@
 namespace okibi::model {
 
 Result<std::unique_ptr<Model>> load_llama(WeightLoader& loader);
+Result<std::unique_ptr<Model>> load_qwen35(WeightLoader& loader);
+Result<std::unique_ptr<Model>> load_qwen4exp(WeightLoader& loader);
 Result<std::unique_ptr<Model>> load_lfm2(WeightLoader& loader);
 
 }  // namespace okibi::model

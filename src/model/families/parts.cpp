@@ -70,14 +70,15 @@ void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
   facts.n_parameters = loader.n_parameters();
   facts.weights = loader.weights();
   // One token reads a single row of an embedding table that is not also the output matrix.
-  facts.weight_bytes_per_token =
-      loader.packed_bytes() - (output.id == embedding.id ? 0 : loader.bytes_of(embedding));
+  facts.weight_bytes_per_token = loader.packed_bytes();
   for (ops::Weight w : facts.weights) {
-    const uint64_t macs = static_cast<uint64_t>(w.n_in) * static_cast<uint64_t>(w.n_out);
+    const WeightLoader::PerToken used = loader.per_token(w);
+    const bool is_read = w.id != embedding.id || w.id == output.id;
+    facts.weight_bytes_per_token -= loader.bytes_of(w) - (is_read ? used.bytes : 0);
     if (w.id == output.id) {
-      facts.output_macs = macs;
+      facts.output_macs = used.macs;
     } else if (w.id != embedding.id) {
-      facts.macs_per_token += macs;
+      facts.macs_per_token += used.macs;
     }
   }
 }
