@@ -70,9 +70,11 @@ struct CpuBackend::DeltaCall {
   const ops::DeltaRule& rule;
   const RowsBuffer& qkv;
   RowsBuffer& out;
-  int64_t prepared_stride;
-  int64_t columns;  // of the state, per unit
-  int64_t n_blocks, n_units;
+  const float* keys;   // (n_key_heads, n_rows, 2 head_dim)
+  const float* gates;  // (n_value_heads, n_rows, 2)
+  int64_t columns;     // of the state, per unit
+  int64_t n_blocks;
+  bool by_key_head;  // value heads of one key head follow each other
 };
 
 void CpuBackend::check_delta(const ops::DeltaRule& rule, const RowsBuffer& qkv,
@@ -109,21 +111,25 @@ void CpuBackend::delta_rule(const ops::DeltaRule& rule, ops::Rows qkv, ops::Rows
   CHECK(out.id != qkv.id && out.id != alpha.id && out.id != beta.id, "out %d is an input", out.id);
   const int64_t n_v = rule.n_value_heads, d = rule.head_dim;
   RowsBuffer& y = output(out, x.n_valid, n_v * d);
-  const int64_t stride = delta_prepared_floats(rule.n_key_heads, n_v, d);
-  const Status grown =
-      grow(delta_prepared_, static_cast<uint64_t>(max_rows_ * stride) * sizeof(float), false);
+  const int64_t n_k = rule.n_key_heads, n = x.n_valid;
+  const int64_t n_floats = max_rows_ * 2 * (n_k * d + n_v);
+  const Status grown = grow(delta_prepared_, static_cast<uint64_t>(n_floats) * sizeof(float), true);
   CHECK(grown.ok(), "%s", grown.message().c_str());
-  auto* prepared = reinterpret_cast<float*>(delta_prepared_.data());
-  for_rows(x.n_valid, x.cols, [&](int64_t r, int) {
+  auto* keys = reinterpret_cast<float*>(delta_prepared_.data());
+  float* gates = keys + n * 2 * n_k * d;
+  for_rows(n, x.cols, [&](int64_t r, int) {
     recurrent_kernels_.delta_prepare({.qk = x.row(r),
                                       .alpha = al.row(r),
                                       .beta = be.row(r),
                                       .a = vector(rule.a).data(),
                                       .dt_bias = vector(rule.dt_bias).data(),
-                                      .n_key_heads = rule.n_key_heads,
+                                      .n_key_heads = n_k,
                                       .n_value_heads = n_v,
                                       .head_dim = d,
-                                      .out = prepared + r * stride});
+                                      .keys = keys + r * 2 * d,
+                                      .key_head_stride = n * 2 * d,
+                                      .gates = gates + r * 2,
+                                      .gate_head_stride = n * 2});
   });
   uint32_t most_rows = 0;
   for (const ops::SequenceSpan& s : plan_->sequences) most_rows = std::max(most_rows, s.n_rows);
@@ -131,7 +137,9 @@ void CpuBackend::delta_rule(const ops::DeltaRule& rule, ops::Rows qkv, ops::Rows
   const int64_t columns = most_rows > 1 ? std::min(d, kDeltaColumns) : d;
   const int64_t n_blocks = ceil_div(d, columns);
   const auto n_units = static_cast<int64_t>(plan_->sequences.size()) * n_v * n_blocks;
-  const DeltaCall call{rule, x, y, stride, columns, n_blocks, n_units};
+  // States are read in the order of memory; where many rows pass over them, rather the keys are.
+  const bool by_key_head = most_rows > 1 && n_v % n_k == 0;
+  const DeltaCall call{rule, x, y, keys, gates, columns, n_blocks, by_key_head};
   // A unit of work should be some thousand values of state.
   const int64_t grain = std::max<int64_t>(1, 32768 / (d * columns * std::max(most_rows, 1u)));
   pool_.parallel_for_shrinking(n_units, grain, [&](int64_t begin, int64_t end, int) {
@@ -143,23 +151,19 @@ void CpuBackend::delta_unit(const DeltaCall& call, int64_t unit, bool has_next) 
   const ops::DeltaRule& rule = call.rule;
   const int64_t n_k = rule.n_key_heads, n_v = rule.n_value_heads, d = rule.head_dim;
   const int64_t block = unit % call.n_blocks;
-  const int64_t head = unit / call.n_blocks % n_v;
+  const int64_t nth = unit / call.n_blocks % n_v;
+  const int64_t head = call.by_key_head ? nth % (n_v / n_k) * n_k + nth / (n_v / n_k) : nth;
   const ops::SequenceSpan& s = plan_->sequences[static_cast<size_t>(unit / call.n_blocks / n_v)];
   if (s.n_rows == 0) return;
-  const int64_t key_head = head % n_k;
-  const float* row =
-      reinterpret_cast<const float*>(delta_prepared_.data()) + s.first_row * call.prepared_stride;
+  const int64_t n = call.qkv.n_valid;
   const uint64_t at = rule.state_offset + static_cast<uint64_t>(head * d * d);
   DeltaArgs a;
   a.n_rows = s.n_rows;
   a.head_dim = d;
   a.column_begin = block * call.columns;
   a.column_end = std::min(a.column_begin + call.columns, d);
-  a.q = row + 2 * key_head * d;
-  a.k = a.q + d;
-  a.decay = row + delta_decay_offset(n_k, d) + head;
-  a.beta = a.decay + n_v;
-  a.prepared_stride = call.prepared_stride;
+  a.keys = call.keys + (head % n_k * n + s.first_row) * 2 * d;
+  a.gates = call.gates + (head * n + s.first_row) * 2;
   a.v = call.qkv.row(s.first_row) + (2 * n_k + head) * d;
   a.v_stride = call.qkv.stride;
   a.state_in = slot(s.src_slot) + at;

@@ -46,8 +46,8 @@ struct NgramConvArgs {
   int64_t gate_stride = 0;
 };
 
-// What the delta rule makes of a row before its state: per key head q' and k' (head_dim each), then
-// exp(g) and sigmoid(beta) of the value heads.
+// What the delta rule makes of a row before its state. Results lie head after head and row after
+// row in them, since a unit of work walks the rows of a head.
 struct DeltaPrepareArgs {
   const float* qk = nullptr;  // q of all key heads, k of all key heads
   const float* alpha = nullptr;
@@ -55,27 +55,20 @@ struct DeltaPrepareArgs {
   const float* a = nullptr;  // not positive
   const float* dt_bias = nullptr;
   int64_t n_key_heads = 0, n_value_heads = 0, head_dim = 0;
-  float* out = nullptr;  // delta_prepared_floats
+  float* keys = nullptr;  // of key head 0: q' and k' (head_dim each)
+  int64_t key_head_stride = 0;
+  float* gates = nullptr;  // of value head 0: exp(g) and sigmoid(beta)
+  int64_t gate_head_stride = 0;
 };
-constexpr int64_t delta_decay_offset(int64_t n_key_heads, int64_t head_dim) {
-  return 2 * n_key_heads * head_dim;
-}
-constexpr int64_t delta_prepared_floats(int64_t n_key_heads, int64_t n_value_heads,
-                                        int64_t head_dim) {
-  return (delta_decay_offset(n_key_heads, head_dim) + 2 * n_value_heads + 15) / 16 * 16;
-}
 
 // Columns [column_begin, column_end) of one value head's state over the rows of a sequence. Sums
 // over keys run in the order of keys, one rounding per term where the level fuses.
 struct DeltaArgs {
   int64_t n_rows = 0, head_dim = 0;
   int64_t column_begin = 0, column_end = 0;
-  const float* q = nullptr;  // q', k', exp(g), sigmoid(beta) of the first row;
-  const float* k = nullptr;  // prepared_stride apart for each row
-  const float* decay = nullptr;
-  const float* beta = nullptr;
-  int64_t prepared_stride = 0;
-  const float* v = nullptr;  // (n_rows, head_dim)
+  const float* keys = nullptr;   // (n_rows, 2 head_dim): q', k'
+  const float* gates = nullptr;  // (n_rows, 2): exp(g), sigmoid(beta)
+  const float* v = nullptr;      // (n_rows, head_dim)
   int64_t v_stride = 0;
   const float* state_in = nullptr;  // (head_dim keys, head_dim values)
   float* state_out = nullptr;       // may be state_in

@@ -19,8 +19,12 @@ REFERENCE_CODE double sigmoid(double x) {
 // The buffers that an operation takes, of the columns and values given; the last is read.
 struct Case {
   std::vector<int64_t> cols;
-  std::function<void(ops::Backend&, std::span<const ops::Rows>)> op;
+  std::function<void(ops::Backend&, std::span<const ops::Rows>, ops::Vector gamma)> op;
+  int64_t n_gamma = 1;
 };
+ops::Vector make_gamma(ops::Backend& backend, const Case& c) {
+  return *backend.add_vector(random_floats(c.n_gamma, 1));
+}
 
 std::vector<float> run(CpuLevel level, int n_threads, const Case& c,
                        const std::vector<std::vector<float>>& values) {
@@ -30,7 +34,9 @@ std::vector<float> run(CpuLevel level, int n_threads, const Case& c,
   for (size_t i = 0; i < c.cols.size(); ++i) {
     buffers.push_back(make_rows(*backend, n, c.cols[i], values[i]));
   }
-  run_step(*backend, Step::plain(static_cast<uint32_t>(n)), [&] { c.op(*backend, buffers); });
+  const ops::Vector gamma = make_gamma(*backend, c);
+  run_step(*backend, Step::plain(static_cast<uint32_t>(n)),
+           [&] { c.op(*backend, buffers, gamma); });
   return read_rows(*backend, buffers.back(), n);
 }
 
@@ -60,43 +66,48 @@ void expect_p1(CpuLevel level, const Case& c, int64_t n) {
 }
 
 Case norm_groups(int64_t d, int32_t n_groups, bool in_place) {
-  std::vector<int64_t> cols(in_place ? 1 : 2, d * n_groups);
-  return {cols, [=](ops::Backend& b, std::span<const ops::Rows> rows) {
-            const ops::Vector gamma = *b.add_vector(random_floats(d * n_groups, 1));
+  return {std::vector<int64_t>(in_place ? 1 : 2, d * n_groups),
+          [=](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector gamma) {
             b.rms_norm_groups(rows[0], gamma, n_groups, kEps, rows.back());
-          }};
+          },
+          d * n_groups};
 }
 Case gated_norm(int64_t head_dim, int64_t n_heads, ops::GateKind kind) {
   return {{head_dim * n_heads, head_dim * n_heads},
-          [=](ops::Backend& b, std::span<const ops::Rows> rows) {
-            b.gated_norm(rows[0], kind, *b.add_vector(random_floats(head_dim, 1)), kEps, rows[1]);
-          }};
+          [=](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector gamma) {
+            b.gated_norm(rows[0], kind, gamma, kEps, rows[1]);
+          },
+          head_dim};
 }
 Case mix(int64_t d, int64_t n_streams) {
-  return {{d * n_streams, d * n_streams, d}, [](ops::Backend& b, std::span<const ops::Rows> rows) {
+  return {{d * n_streams, d * n_streams, d},
+          [](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector) {
             b.mix_streams(rows[0], rows[1], rows[2]);
           }};
 }
 Case inject(int64_t d, int64_t n_streams) {
-  return {{d, n_streams, d * n_streams}, [](ops::Backend& b, std::span<const ops::Rows> rows) {
+  return {{d, n_streams, d * n_streams},
+          [](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector) {
             b.inject_streams(rows[0], rows[1], rows[2]);
           }};
 }
 Case spread(int64_t d, int64_t n_streams) {
-  return {{d, d * n_streams}, [](ops::Backend& b, std::span<const ops::Rows> rows) {
+  return {{d, d * n_streams}, [](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector) {
             b.spread_streams(rows[0], rows[1]);
           }};
 }
 Case silu(int64_t d, float scale) {
-  return {{d}, [=](ops::Backend& b, std::span<const ops::Rows> rows) { b.silu(rows[0], scale); }};
+  return {{d}, [=](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector) {
+            b.silu(rows[0], scale);
+          }};
 }
 Case sigmoid_mul(int64_t d) {
-  return {{d, d}, [](ops::Backend& b, std::span<const ops::Rows> rows) {
+  return {{d, d}, [](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector) {
             b.sigmoid_mul(rows[0], rows[1]);
           }};
 }
 Case add_gated(int64_t d) {
-  return {{d, 1, d}, [](ops::Backend& b, std::span<const ops::Rows> rows) {
+  return {{d, 1, d}, [](ops::Backend& b, std::span<const ops::Rows> rows, ops::Vector) {
             b.add_gated(rows[0], rows[1], rows[2]);
           }};
 }
@@ -250,10 +261,11 @@ TEST_P(Streams, PerfOfRealRows) {
         buffers.push_back(make_rows(*backend, n, c.cols[i], values[i]));
         widest = std::max(widest, c.cols[i]);
       }
+      const ops::Vector gamma = make_gamma(*backend, c);
       run_step(*backend, Step::plain(static_cast<uint32_t>(n)), [&] {
         time_case(
             std::string(cpu_level_name(GetParam())) + "." + name + " rows " + std::to_string(n),
-            static_cast<double>(n * widest), "Gvalues/s", [&] { c.op(*backend, buffers); });
+            static_cast<double>(n * widest), "Gvalues/s", [&] { c.op(*backend, buffers, gamma); });
       });
     }
   }

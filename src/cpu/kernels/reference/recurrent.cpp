@@ -11,7 +11,7 @@ RecurrentKernels recurrent_kernels() {
           .ngram_gate = ngram_gate<Lanes>,
           .ngram_conv = ngram_conv<Lanes>,
           .delta_prepare = delta_prepare<Lanes>,
-          .delta_rule = delta_rule<Lanes>};
+          .delta_rule = delta_rule<Lanes, 8, 4>};
 }
 
 }  // namespace okibi::cpu::reference

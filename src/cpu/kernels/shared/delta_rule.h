@@ -48,16 +48,22 @@ void delta_prepare(const DeltaPrepareArgs& a) {
   const int64_t d = a.head_dim;
   const float scale = 1.0f / L::sqrt(static_cast<float>(d));
   for (int64_t h = 0; h < a.n_key_heads; ++h) {
-    unit_length<L>(a.qk + h * d, d, scale, a.out + 2 * h * d);
-    unit_length<L>(a.qk + (a.n_key_heads + h) * d, d, 1.0f, a.out + (2 * h + 1) * d);
+    float* out = a.keys + h * a.key_head_stride;
+    unit_length<L>(a.qk + h * d, d, scale, out);
+    unit_length<L>(a.qk + (a.n_key_heads + h) * d, d, 1.0f, out + d);
   }
-  float* decay = a.out + delta_decay_offset(a.n_key_heads, d);
   for (int64_t h = 0; h < a.n_value_heads; h += 16) {
     const int64_t n = a.n_value_heads - h;
     const auto x = L::add(L::load(a.alpha + h, n), L::load(a.dt_bias + h, n));
     const auto g = L::mul(L::load(a.a + h, n), softplus<L>(x));
-    L::store(decay + h, L::exp_nonpositive(g), n);
-    L::store(decay + a.n_value_heads + h, sigmoid<L>(L::load(a.beta + h, n)), n);
+    float decay[16], beta[16];
+    L::store(decay, L::exp_nonpositive(g));
+    L::store(beta, sigmoid<L>(L::load(a.beta + h, n)));
+    for (int64_t i = 0; i < 16 && i < n; ++i) {
+      float* out = a.gates + (h + i) * a.gate_head_stride;
+      out[0] = decay[i];
+      out[1] = beta[i];
+    }
   }
 }
 
@@ -130,49 +136,64 @@ struct DeltaBlock {
     if constexpr (kNext) r = t;
   }
 
+  // Values and outputs of different rows are tens of kilobytes apart, where no hardware expects
+  // them; queries and keys follow each other, but two rows on from the one being read.
+  void expect_row(const DeltaArgs& a, int64_t row, int64_t column) const {
+    if (row >= a.n_rows) return;
+    for (int64_t c = column; c < column + kWidth; c += 16) {
+      __builtin_prefetch(a.v + row * a.v_stride + c);
+      __builtin_prefetch(a.out + row * a.out_stride + c, 1);
+    }
+    const float* keys = a.keys + (row + 1 < a.n_rows ? row + 1 : row) * 2 * a.head_dim;
+    for (int64_t i = 0; i < 2 * a.head_dim; i += 16) __builtin_prefetch(keys + i);
+  }
+
   void run(const DeltaArgs& a, int64_t column) const {
     alignas(64) float copy[kMaxDeltaHeadDim * kWidth];
+    const int64_t d = a.head_dim;
     const float* state = a.state_in + column;
-    Pass p = {state,   copy,    a.head_dim, kWidth, a.head_dim,
-              nullptr, nullptr, nullptr,    0.0f,   nullptr};
+    Pass p = {state, copy, d, kWidth, d, nullptr, nullptr, nullptr, 0.0f, nullptr};
     if (a.n_rows == 1 && a.next_state != nullptr) p.next_state = a.next_state + column;
-    Row t = recall(state, a.head_dim, a.k, a.head_dim);
+    Row t = recall(state, d, a.keys + d, d);
     for (int64_t row = 0; row < a.n_rows; ++row) {
-      const int64_t at = row * a.prepared_stride;
+      expect_row(a, row + 1, column);
       const float* value = a.v + row * a.v_stride + column;
-      p.q = a.q + at;
-      p.k = a.k + at;
-      p.decay = a.decay[at];
-      const V decay = L::splat(p.decay), beta = L::splat(a.beta[at]);
+      p.q = a.keys + row * 2 * d;
+      p.k = p.q + d;
+      p.decay = a.gates[2 * row];
+      const V decay = L::splat(p.decay), beta = L::splat(a.gates[2 * row + 1]);
       for (int v = 0; v < N; ++v) {  // t becomes r
         t.v[v] = L::mul(beta, L::sub(load(value + 16 * v), L::mul(decay, t.v[v])));
       }
       float* out = a.out + row * a.out_stride + column;
       if (row + 1 < a.n_rows) {
-        p.next_k = p.k + a.prepared_stride;
+        p.next_k = p.k + 2 * d;
         advance<true>(p, t, out);
         p.from = copy;
         p.from_stride = kWidth;
       } else {
         p.to = a.state_out + column;
-        p.to_stride = a.head_dim;
+        p.to_stride = d;
         advance<false>(p, t, out);
       }
     }
   }
 };
 
-// One row alone reads its state from memory, in runs as long as registers allow. More rows keep a
-// block in the first-level cache.
-template <class L>
+// One row alone reads its state from memory, in runs as long as registers allow: kAlone vectors of
+// columns. More rows keep a block of kMany vectors in the first-level cache.
+template <class L, int kAlone, int kMany>
 void delta_rule(const DeltaArgs& a) {
   int64_t c = a.column_begin;
+  const int64_t end = a.column_end;
   if (a.n_rows == 1) {
-    for (; a.column_end - c >= 128; c += 128) DeltaBlock<L, 8, false>{128}.run(a, c);
+    for (; end - c >= 16 * kAlone; c += 16 * kAlone) {
+      DeltaBlock<L, kAlone, false>{16 * kAlone}.run(a, c);
+    }
   }
-  for (; a.column_end - c >= 64; c += 64) DeltaBlock<L, 4, false>{64}.run(a, c);
-  for (; a.column_end - c >= 16; c += 16) DeltaBlock<L, 1, false>{16}.run(a, c);
-  if (c < a.column_end) DeltaBlock<L, 1, true>{a.column_end - c}.run(a, c);
+  for (; end - c >= 16 * kMany; c += 16 * kMany) DeltaBlock<L, kMany, false>{16 * kMany}.run(a, c);
+  for (; end - c >= 16; c += 16) DeltaBlock<L, 1, false>{16}.run(a, c);
+  if (c < end) DeltaBlock<L, 1, true>{end - c}.run(a, c);
 }
 
 }  // namespace

@@ -50,19 +50,13 @@ float ngram_gate(const NgramGateArgs& a) {
 template <class L>
 void ngram_conv(const NgramConvArgs& args) {
   const CausalConvArgs& a = args.conv;
-  const float* sources[kMaxConvSources];
-  for (int64_t t = 0; t < a.n_rows; ++t) {
-    conv_sources(a, t, sources);
+  const float* values = args.value - args.stream_begin;
+  convolve_rows<L>(a, [&](int64_t t, int64_t c, int64_t n, typename L::V sum) {
     const auto w = L::splat(args.gates[t * args.gate_stride]);
-    const float* value = args.value + t * args.value_stride - args.stream_begin;
-    float* out = a.out + t * a.out_stride;
-    for (int64_t c = a.channel_begin; c < a.channel_end; c += 16) {
-      const int64_t n = a.channel_end - c;
-      const auto v = L::mul(w, L::load(value + c, n));
-      const auto gain = L::add(v, silu<L>(convolve<L>(a, sources, c, n)));
-      L::store(out + c, L::add(L::load(out + c, n), gain), n);
-    }
-  }
+    const auto value = L::mul(w, L::load(values + t * args.value_stride + c, n));
+    float* out = a.out + t * a.out_stride + c;
+    L::store(out, L::add(L::load(out, n), L::add(value, silu<L>(sum))), n);
+  });
   keep_history<L>(a);
 }
 
