@@ -11,6 +11,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel_table.h"
+#include "cpu/make_recurrent.h"
 #include "cpu/weight_arena.h"
 #include "ops/kv_layout.h"
 #include "ops/ops.h"
@@ -162,6 +163,7 @@ class CpuBackend final : public ops::Backend {
   struct ViewRows;    // cpu_backend_vision.cpp
   struct ViewTile;    // the same
   struct AttendCall;  // what all units of one attend share; cpu_backend_attend.cpp
+  struct DeltaCall;   // the same of a delta_rule; cpu_backend_recurrent.cpp
   class ZoneTimer;
 
   const PackedWeight& weight(ops::Weight w) const;
@@ -204,6 +206,13 @@ class CpuBackend final : public ops::Backend {
                            const ops::SequenceSpan& view, RowsBuffer& out);
   void spread_view_rows(const ops::ViewAttention& a, ViewRows& in);
 
+  const float* conv_taps(ops::Vector kernel, int64_t d, int64_t n_taps);
+  void check_delta(const ops::DeltaRule& rule, const RowsBuffer& qkv, const RowsBuffer& alpha,
+                   const RowsBuffer& beta);
+  void delta_unit(const DeltaCall& call, int64_t unit, bool has_next);
+  void check_ngram_mix(const ops::NgramMix& mix, const RowsBuffer& key, const RowsBuffer& value,
+                       const RowsBuffer& inout);
+
   float* attend_scratch(int thread) {
     return reinterpret_cast<float*>(attend_scratch_.data() + thread * attend_scratch_stride_);
   }
@@ -223,6 +232,9 @@ class CpuBackend final : public ops::Backend {
   }
 
   const KernelTable kernels_;
+  const StreamKernels stream_kernels_ = make_stream_kernels(*cpu_level_from_name(kernels_.level));
+  const RecurrentKernels recurrent_kernels_ =
+      make_recurrent_kernels(*cpu_level_from_name(kernels_.level));
   const bool f32_activations_;
   ThreadPool pool_;
   ExecTrace trace_;
@@ -263,6 +275,12 @@ class CpuBackend final : public ops::Backend {
   ops::StateConfig state_config_;
   uint64_t slot_floats_ = 0;  // rounded up so that slots begin on cache lines
   MappedBuffer state_memory_;
+
+  // Recurrent operations: kernels of convolutions by tap (as many as vectors, empty until used),
+  // the rows of a delta rule and the gates of n-grams. Grown on first use.
+  std::vector<std::vector<float>> conv_taps_;
+  MappedBuffer delta_prepared_;
+  std::vector<float> ngram_gates_;
 
   // label_logits
   std::vector<LabelOrder> label_order_;

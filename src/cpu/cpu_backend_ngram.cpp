@@ -17,8 +17,4 @@ void CpuBackend::ngram_embed(ops::NgramTable, ops::Rows) {
   CHECK(false, "not written yet");
 }
 
-void CpuBackend::ngram_mix(const ops::NgramMix&, ops::Rows, ops::Rows, ops::Rows) {
-  CHECK(false, "not written yet");
-}
-
 }  // namespace okibi::cpu

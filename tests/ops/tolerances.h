@@ -10,6 +10,11 @@ constexpr double kSiluMul = 1e-13;    // an exponential of 2 ulp, a quotient
 constexpr double kLayerNorm = 1e-13;  // two sums in 16 lanes, a root, a product and a sum
 constexpr double kRope = 1e-13;       // two products and a sum, cosines rounded once
 constexpr double kShortConv = 1e-13;  // n_taps products in order
+constexpr double kStreams = 1e-13;    // logistic functions, a few products and sums
+// A state is the sum of what all rows before left in it; errors of one row decay with it.
+constexpr double kDeltaRule = 1e-11;
+// Three norms and a gate whose root is steep near zero, then n_taps products in order.
+constexpr double kNgramMix = 1e-12;
 // Scores of up to 256 terms go through exp: an error of 1e-6 in a score is one of 1e-6 in a weight.
 constexpr double kAttend = 1e-11;
 // Scores in the hundreds have absolute errors of 1e-4.

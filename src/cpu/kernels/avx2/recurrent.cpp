@@ -1,0 +1,17 @@
+// Convolutions, the delta rule and n-grams (kernels/shared/) in the lanes of this level.
+#include "cpu/kernels/avx2/lanes.h"
+#include "cpu/kernels/shared/causal_conv.h"
+#include "cpu/kernels/shared/delta_rule.h"
+#include "cpu/kernels/shared/ngram_mix.h"
+
+namespace okibi::cpu::avx2 {
+
+RecurrentKernels recurrent_kernels() {
+  return {.causal_conv = causal_conv<Lanes>,
+          .ngram_gate = ngram_gate<Lanes>,
+          .ngram_conv = ngram_conv<Lanes>,
+          .delta_prepare = delta_prepare<Lanes>,
+          .delta_rule = delta_rule<Lanes, 4, 2>};
+}
+
+}  // namespace okibi::cpu::avx2
