@@ -11,39 +11,12 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "base/clock.h"
+#include "cpu/activation_rows.h"
 #include "cpu/bf16_tiles.h"
 #include "cpu/cpu_backend_impl.h"
 #include "cpu/make_table.h"
 
 namespace okibi::cpu {
-namespace {
-
-// Rows of exactly a multiple of 4 KiB would all fall into the same sets of the first-level cache.
-constexpr int64_t kCacheSetSpan = 4096;
-
-int64_t padded_stride(int64_t n, int64_t element_bytes) {
-  int64_t bytes = static_cast<int64_t>(align_up(static_cast<uint64_t>(n * element_bytes), 64));
-  if (bytes % kCacheSetSpan == 0) bytes += 64;
-  return bytes / element_bytes;
-}
-
-struct Q8Strides {
-  int64_t q, d, sums;  // bytes, floats, and int32 or int16 values
-  uint64_t bytes_per_row;
-};
-
-Q8Strides q8_strides(ActivationFormat format, int64_t n_in) {
-  const bool small = format == ActivationFormat::kQ8B32;
-  Q8Strides s;
-  s.q = padded_stride(n_in, 1);
-  s.d = static_cast<int64_t>(align_up(static_cast<uint64_t>(ceil_div(n_in, small ? 32 : 256)), 16));
-  s.sums = small ? s.d : static_cast<int64_t>(align_up(static_cast<uint64_t>(n_in) / 16 + 1, 32));
-  s.bytes_per_row = static_cast<uint64_t>(s.q + 4 * s.d + (small ? 4 : 2) * s.sums);
-  return s;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& options) {
   if (options.n_threads < 1 || options.n_threads > 1024) {
     return invalid_argument(
@@ -51,11 +24,14 @@ Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& 
   }
   OKIBI_ASSIGN_OR_RETURN(const CpuLevel level, choose_level(options.level, host_cpu()));
   return std::unique_ptr<ops::Backend>(
-      std::make_unique<CpuBackend>(make_table(level), options.n_threads, options.f32_activations));
+      std::make_unique<CpuBackend>(level, options.n_threads, options.f32_activations));
 }
 
-CpuBackend::CpuBackend(const KernelTable& kernels, int n_threads, bool f32_activations)
-    : kernels_(kernels), f32_activations_(f32_activations), pool_(n_threads) {}
+CpuBackend::CpuBackend(CpuLevel level, int n_threads, bool f32_activations)
+    : kernels_(make_table(level)),
+      experts_kernels_(make_experts_kernels(level)),
+      f32_activations_(f32_activations),
+      pool_(n_threads) {}
 
 std::string CpuBackend::numeric_identity() const {
   return fmt::format("cpu/{}/r{}/kv={}/act={}", kernels_.level, kKernelRevision,
@@ -65,7 +41,8 @@ std::string CpuBackend::numeric_identity() const {
 
 std::string CpuBackend::describe_weight(ops::Weight w) const {
   const PackedWeight& p = weight(w);
-  return fmt::format("{} {} -> {} ({}), {}", p.name, name_of(p.type), p.kernels->gemm_name,
+  const std::string count = p.n_matrices > 1 ? fmt::format(" x {}", p.n_matrices) : "";
+  return fmt::format("{} {}{} -> {} ({}), {}", p.name, name_of(p.type), count, p.kernels->gemm_name,
                      p.kernels->layout, p.kernels->gemv_name);
 }
 
@@ -73,7 +50,9 @@ const LinearKernels* CpuBackend::kernels_for(const ops::WeightSource& source) co
   const auto number = static_cast<uint32_t>(source.type);
   if (number >= kMaxDTypes) return nullptr;
   const LinearKernels& rounded = kernels_.linear_bf16[number];
-  if (source.may_round && !f32_activations_ && rounded.layout != nullptr) return &rounded;
+  // Experts meet few rows each: units that take many at a time are of no use to them.
+  if (source.may_round && source.n_matrices == 1 && !f32_activations_ && rounded.layout != nullptr)
+    return &rounded;
   const LinearKernels& normal = kernels_.linear[number];
   const LinearKernels& exact = kernels_.linear_f32[number];
   if (f32_activations_ && exact.layout != nullptr) return &exact;
@@ -84,7 +63,7 @@ const LinearKernels* CpuBackend::kernels_for(const ops::WeightSource& source) co
 uint64_t CpuBackend::packed_bytes(const ops::WeightSource& source) const {
   const LinearKernels* k = kernels_for(source);
   if (k == nullptr) return 0;
-  const int64_t n_panels = ceil_div(source.n_out, k->panel_rows);
+  const int64_t n_panels = source.n_matrices * ceil_div(source.n_out, k->panel_rows);
   return static_cast<uint64_t>(n_panels * k->panel_bytes(source.n_in)) + kReadPast;
 }
 
@@ -95,7 +74,8 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
                                    kernels_.level, name_of(source.type)));
   }
   const DTypeTraits& traits = traits_of(source.type);
-  if (source.n_in <= 0 || source.n_out <= 0 || source.n_in % traits.block_size != 0) {
+  if (source.n_in <= 0 || source.n_out <= 0 || source.n_matrices <= 0 ||
+      source.n_in % traits.block_size != 0) {
     return invalid_argument(fmt::format(
         "{}: expected a matrix whose rows are a positive multiple of {} values ({}), found {} x {}",
         source.name, traits.block_size, traits.name, source.n_out, source.n_in));
@@ -104,6 +84,7 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
   PackedWeight p;
   const int64_t panel_bytes = k->panel_bytes(source.n_in);
   p.n_panels = ceil_div(source.n_out, k->panel_rows);
+  p.n_matrices = source.n_matrices;
   auto memory = weight_memory_.take(packed_bytes(source));
   if (!memory.ok()) return memory.status().with_context(source.name);
   uint8_t* panels = memory.value();
@@ -113,14 +94,7 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
   p.name = source.name;
   const auto file_row_bytes =
       static_cast<int64_t>(row_bytes(source.type, static_cast<uint64_t>(source.n_in)));
-  pool_.parallel_for(p.n_panels, ceil_div(1 << 20, panel_bytes), [&](int64_t b, int64_t e, int) {
-    for (int64_t i = b; i < e; ++i) {
-      const int64_t first = i * k->panel_rows;
-      k->pack(source.data + first * file_row_bytes,
-              std::min<int64_t>(k->panel_rows, source.n_out - first), source.n_in,
-              panels + i * panel_bytes);
-    }
-  });
+  pack_panels(source, p, panels);
   max_n_in_ = std::max(max_n_in_, source.n_in);
   if (is_bf16(k->activation)) {
     int64_t& most = max_bf16_n_in_[bf16_parts(k->activation) - 1];
@@ -132,7 +106,26 @@ Result<ops::Weight> CpuBackend::add_weight(const ops::WeightSource& source) {
   linear_scratch_stride_ = std::max(linear_scratch_stride_, align_up(wanted, 64));
   OKIBI_RETURN_IF_ERROR(reserve_scratch());
   weights_.push_back(std::move(p));
-  return ops::Weight{static_cast<int32_t>(weights_.size() - 1), source.n_in, source.n_out};
+  return ops::Weight{static_cast<int32_t>(weights_.size() - 1), source.n_in, source.n_out,
+                     source.n_matrices};
+}
+
+// The panels of all matrices in one list. A matrix begins at a panel of its own.
+void CpuBackend::pack_panels(const ops::WeightSource& source, const PackedWeight& p,
+                             uint8_t* panels) {
+  const LinearKernels& k = *p.kernels;
+  const int64_t panel_bytes = p.matrix.panel_bytes, n_panels = p.n_panels;
+  const auto file_row_bytes =
+      static_cast<int64_t>(row_bytes(source.type, static_cast<uint64_t>(source.n_in)));
+  const auto pack = [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % n_panels * k.panel_rows;  // of its matrix
+      k.pack(source.data + (i / n_panels * source.n_out + first) * file_row_bytes,
+             std::min<int64_t>(k.panel_rows, source.n_out - first), source.n_in,
+             panels + i * panel_bytes);
+    }
+  };
+  pool_.parallel_for(p.n_matrices * n_panels, ceil_div(1 << 20, panel_bytes), pack);
 }
 
 Result<ops::Vector> CpuBackend::add_vector(std::span<const float> values) {
@@ -266,35 +259,28 @@ Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, Activatio
   if (is_bf16(format)) return round_to_bf16(in, n_rows, format);
   const bool small = format == ActivationFormat::kQ8B32;
   MappedBuffer& buffer = small ? q8b32_ : q8b256_;
-  const Q8Strides s = q8_strides(format, in.cols);
   const auto n = static_cast<uint64_t>(n_rows);
-  CHECK(n * s.bytes_per_row <= buffer.size(), "%lld rows of %lld", static_cast<long long>(n_rows),
-        static_cast<long long>(in.cols));
-  uint8_t* p = buffer.data();
-  a.q = reinterpret_cast<int8_t*>(p);
-  a.q_stride = s.q;
-  p += n * static_cast<uint64_t>(s.q);
-  a.d = reinterpret_cast<float*>(p);
-  a.d_stride = s.d;
-  p += n * static_cast<uint64_t>(s.d) * sizeof(float);
-  if (small) {
-    a.sums32 = reinterpret_cast<int32_t*>(p);
-  } else {
-    a.sums16 = reinterpret_cast<int16_t*>(p);
-    a.sums16_stride = s.sums;
-  }
+  CHECK(n * q8_strides(format, in.cols).bytes_per_row <= buffer.size(), "%lld rows of %lld",
+        static_cast<long long>(n_rows), static_cast<long long>(in.cols));
+  a = lay_out_q8(format, in.cols, n_rows, buffer.data());
+  a.x = in.row(0);
+  a.x_stride = in.stride;
   if (!for_gemm || kernels_.make_tiles == nullptr) {
-    for_rows(n_rows, in.cols, [&](int64_t r, int) { quantize_row(in, r, a, format); });
+    for_rows(n_rows, in.cols,
+             [&](int64_t r, int) { quantize_row(in.row(r), in.cols, r, a, format); });
     return a;
   }
   uint8_t* tiles = tiles_[small ? 0 : 1].data();
   a.tiles = {tiles, tile_height(n_rows), tile_count(n_rows)};
   const bool few = a.tiles.n_tiles < 2 * pool_.n_threads();
-  if (few) for_rows(n_rows, in.cols, [&](int64_t r, int) { quantize_row(in, r, a, format); });
+  if (few)
+    for_rows(n_rows, in.cols,
+             [&](int64_t r, int) { quantize_row(in.row(r), in.cols, r, a, format); });
   pool_.parallel_for(a.tiles.n_tiles, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t last = few ? 0 : std::min((t + 1) * a.tiles.height, n_rows);
-      for (int64_t r = t * a.tiles.height; r < last; ++r) quantize_row(in, r, a, format);
+      for (int64_t r = t * a.tiles.height; r < last; ++r)
+        quantize_row(in.row(r), in.cols, r, a, format);
       kernels_.make_tiles(a, format, n_rows, in.cols, t, t + 1, tiles);
     }
   });
@@ -318,16 +304,14 @@ Activations CpuBackend::round_to_bf16(const RowsBuffer& in, int64_t n_rows,
   return a;
 }
 
-void CpuBackend::quantize_row(const RowsBuffer& in, int64_t row, const Activations& a,
+void CpuBackend::quantize_row(const float* x, int64_t n_in, int64_t row, const Activations& a,
                               ActivationFormat format) {
   auto* q = const_cast<int8_t*>(a.q) + row * a.q_stride;
   auto* d = const_cast<float*>(a.d) + row * a.d_stride;
   if (format == ActivationFormat::kQ8B32) {
-    kernels_.quantize_q8b32(in.row(row), in.cols, q, d,
-                            const_cast<int32_t*>(a.sums32) + row * a.d_stride);
+    kernels_.quantize_q8b32(x, n_in, q, d, const_cast<int32_t*>(a.sums32) + row * a.d_stride);
   } else {
-    kernels_.quantize_q8b256(in.row(row), in.cols, q, d,
-                             const_cast<int16_t*>(a.sums16) + row * a.sums16_stride);
+    kernels_.quantize_q8b256(x, n_in, q, d, const_cast<int16_t*>(a.sums16) + row * a.sums16_stride);
   }
 }
 

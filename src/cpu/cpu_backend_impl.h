@@ -7,9 +7,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpu/cpu_backend.h"
+#include "cpu/experts_kernels.h"
 #include "cpu/kernel_table.h"
 #include "cpu/make_recurrent.h"
 #include "cpu/weight_arena.h"
@@ -29,7 +31,7 @@ constexpr int64_t kMaxPanelRows = 64;
 
 class CpuBackend final : public ops::Backend {
  public:
-  CpuBackend(const KernelTable& kernels, int n_threads, bool f32_activations);
+  CpuBackend(CpuLevel level, int n_threads, bool f32_activations);
 
   std::string_view name() const override { return "cpu"; }
   std::string numeric_identity() const override;
@@ -115,7 +117,9 @@ class CpuBackend final : public ops::Backend {
     const LinearKernels* kernels = nullptr;
     DType type = DType::kF32;
     std::string name;
-    int64_t n_panels = 0;
+    int64_t n_panels = 0;    // of one matrix
+    int64_t n_matrices = 1;  // one behind the other, each in panels of its own
+    int64_t matrix_bytes() const { return n_panels * matrix.panel_bytes; }
   };
   struct RowsBuffer {
     MappedBuffer memory;
@@ -139,7 +143,44 @@ class CpuBackend final : public ops::Backend {
     Activations input;
     float* out;
     int64_t out_stride;
+    int64_t matrix = 0;  // of the weight's
   };
+  // The pairs of one expert, and the products of all of them. A pair is a row of the step and an
+  // expert that it wants; its place is its number in the order of experts.
+  struct ExpertGroup {
+    int32_t expert;
+    int64_t first, n_pairs;  // places
+    int64_t first_tile;      // in the wave
+  };
+  struct ExpertProduct {
+    Product product;
+    int64_t n_rows;
+    int64_t first_panel;  // in the list of all products' panels
+  };
+  struct ExpertStrip {  // up to a tile's rows of a group
+    uint32_t group;
+    int64_t first, n_rows;  // in the group
+    int64_t tile;
+  };
+  // Memory and lists of `moe`, all of them grown by set_experts.
+  struct ExpertsWork {
+    ops::ExpertsConfig config;
+    std::vector<float> probabilities;  // of all experts, for each thread
+    int64_t probability_stride = 0;
+    std::vector<int32_t> chosen;                 // (row, n_used) in the order of p
+    std::vector<float> weights;                  // the same
+    std::vector<int64_t> places;                 // the same
+    std::vector<int64_t> rows;                   // of the step, by place
+    std::vector<int64_t> next;                   // place, by expert
+    std::vector<ExpertGroup> groups;             // of the step
+    std::vector<ExpertStrip> strips;             // of a wave
+    std::vector<ExpertProduct> products;         // the same
+    RowsBuffer gate, up;                         // the same
+    RowsBuffer results;                          // by place
+    MappedBuffer gathered[kNActivationFormats];  // rows of a wave, before gate and before down
+    MappedBuffer tiles[kNActivationFormats];
+  };
+  struct ExpertWave;  // cpu_backend_experts.cpp
   // Query tokens of one sequence that one K/V head serves together.
   struct AttendUnit {
     const ops::SequenceSpan* sequence;
@@ -174,6 +215,7 @@ class CpuBackend final : public ops::Backend {
   RowsBuffer& output(ops::Rows out, int64_t n_rows, int64_t cols);
 
   const LinearKernels* kernels_for(const ops::WeightSource& source) const;
+  void pack_panels(const ops::WeightSource& source, const PackedWeight& p, uint8_t* panels);
   Status reserve_scratch();
   Status grow(MappedBuffer& buffer, uint64_t n_bytes, bool huge);
 
@@ -181,7 +223,14 @@ class CpuBackend final : public ops::Backend {
   Activations quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format,
                        bool for_gemm);
   Activations round_to_bf16(const RowsBuffer& in, int64_t n_rows, ActivationFormat format);
-  void quantize_row(const RowsBuffer& in, int64_t row, const Activations& a, ActivationFormat f);
+  // n_in values into row `row` of a.
+  void quantize_row(const float* x, int64_t n_in, int64_t row, const Activations& a,
+                    ActivationFormat format);
+  // The weight is no row of experts, which only `moe` takes.
+  static void check_single(const PackedWeight& w);
+  static bool uses_gemm(const LinearKernels& k, int64_t n_rows) {
+    return n_rows >= k.gemm_min_rows;
+  }
   void run_products(std::span<const Product> products, int64_t n_rows, bool accumulate);
   void run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
                          int64_t row_begin, int64_t row_end, int64_t n_rows, bool accumulate,
@@ -189,6 +238,28 @@ class CpuBackend final : public ops::Backend {
   void label_logits(const RowsBuffer& in, const PackedWeight& w, RowsBuffer& out);
   void label_panel(const PackedWeight& w, const Activations& input, const LabelPanel& unit,
                    RowsBuffer& out, int thread);
+
+  Status reserve_expert_rows(RowsBuffer& buffer, int64_t n_rows, int64_t cols);
+  void route_experts(const RowsBuffer& router, int64_t n_rows, const ops::Experts& experts);
+  void choose_experts(const float* p, int64_t row, const ops::Experts& experts);
+  void group_pairs(int64_t n_rows, int32_t n_used);
+  void run_wave(ExpertWave& wave);
+  void gather_inputs(ExpertWave& wave);
+  void finish_hidden(ExpertWave& wave);
+  void copy_activations(const Activations& from, int64_t from_row, const Activations& to,
+                        int64_t to_row, int64_t n_in);
+  Activations lay_out_wave(ActivationFormat format, int64_t n_in, int64_t n_rows);
+  void tile_strip(const ExpertStrip& strip, Activations wave_rows, ActivationFormat format,
+                  int64_t n_in, int64_t first_place);
+  Activations group_rows(const ExpertGroup& group, const Activations& wave_rows,
+                         ActivationFormat format, int64_t n_in, int64_t first_place);
+  void run_expert_products();
+  void add_weighted(int64_t n_rows, int32_t n_used, RowsBuffer& out);
+
+  const ops::NgramTableSource& ngram_table(ops::NgramTable table) const;
+  // Calls fn(head, bytes of its row) for the heads of row `row` of the step.
+  template <typename Fn>
+  void for_ngram_rows(const ops::NgramTableSource& source, uint32_t row, const Fn& fn) const;
 
   const float* rope_rows(RopeTable& table);
 
@@ -235,6 +306,7 @@ class CpuBackend final : public ops::Backend {
   const StreamKernels stream_kernels_ = make_stream_kernels(*cpu_level_from_name(kernels_.level));
   const RecurrentKernels recurrent_kernels_ =
       make_recurrent_kernels(*cpu_level_from_name(kernels_.level));
+  const ExpertsKernels experts_kernels_;
   const bool f32_activations_;
   ThreadPool pool_;
   ExecTrace trace_;
@@ -281,6 +353,11 @@ class CpuBackend final : public ops::Backend {
   std::vector<std::vector<float>> conv_taps_;
   MappedBuffer delta_prepared_;
   std::vector<float> ngram_gates_;
+  bool has_experts_ = false;
+  ExpertsWork experts_;
+
+  std::vector<ops::NgramTableSource> ngram_tables_;
+  std::vector<std::pair<size_t, const uint8_t*>> ngram_rows_;  // of a step: head, its row
 
   // label_logits
   std::vector<LabelOrder> label_order_;

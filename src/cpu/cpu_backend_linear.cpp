@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "cpu/activation_rows.h"
 #include "cpu/cpu_backend_impl.h"
 #include "tensor/dequantize.h"
 
@@ -19,11 +20,12 @@ constexpr int64_t kMinRowsPerRange = 32;
 // The most matrices that share an input: q, k, v, and room.
 constexpr size_t kMaxProducts = 8;
 
-bool uses_gemm(const LinearKernels& k, int64_t n_rows) {
-  return n_rows >= k.gemm_min_rows;
-}
-
 }  // namespace
+
+void CpuBackend::check_single(const PackedWeight& w) {
+  CHECK(w.n_matrices == 1, "%s: expected one matrix, found %lld", w.name.c_str(),
+        static_cast<long long>(w.n_matrices));
+}
 
 void CpuBackend::run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
                                    int64_t row_begin, int64_t row_end, int64_t n_rows,
@@ -31,6 +33,7 @@ void CpuBackend::run_product_range(const Product& p, int64_t panel_begin, int64_
   const LinearKernels& k = *p.weight->kernels;
   ProductArgs args;
   args.w = p.weight->matrix;
+  args.w.data += p.matrix * p.weight->matrix_bytes();
   args.a = p.input;
   args.panel_begin = panel_begin;
   args.panel_end = panel_end;
@@ -102,6 +105,7 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
     if (!ready[f]) formats[f] = quantize(input, n, w.kernels->activation, uses_gemm(*w.kernels, n));
     ready[f] = true;
     RowsBuffer& out = output(outs[i], n, w.matrix.n_out);
+    check_single(w);
     products[i] = {&w, formats[f], out.row(0), out.stride};
   }
   run_products({products, weights.size()}, n, /*accumulate=*/false);
@@ -115,6 +119,7 @@ void CpuBackend::project_add(ops::Rows in, ops::Weight wh, ops::Rows inout) {
         w.name.c_str(), static_cast<long long>(w.matrix.n_in), static_cast<long long>(input.cols));
   const ZoneTimer timer(*this, Zone::kLinear,
                         uses_gemm(*w.kernels, n) ? w.kernels->gemm_name : w.kernels->gemv_name);
+  check_single(w);
   RowsBuffer& out = output(inout, n, w.matrix.n_out);
   const Product product{&w, quantize(input, n, w.kernels->activation, uses_gemm(*w.kernels, n)),
                         out.row(0), out.stride};
@@ -126,6 +131,7 @@ void CpuBackend::embed(ops::Weight table, ops::Rows out) {
   const PackedWeight& w = weight(table);
   CHECK(w.kernels->unpack != nullptr, "%s: layout %s cannot be read back", w.name.c_str(),
         w.kernels->layout);
+  check_single(w);
   RowsBuffer& buffer = output(out, plan_->n_rows, w.matrix.n_in);
   const int64_t n = w.matrix.n_in;
   for_rows(plan_->n_rows, n, [&](int64_t r, int thread) {
@@ -154,6 +160,7 @@ void CpuBackend::logits(ops::Rows in, ops::Weight wh, ops::Rows out) {
         w.name.c_str(), static_cast<long long>(w.matrix.n_in), static_cast<long long>(input.cols));
   const ZoneTimer timer(*this, Zone::kOutput,
                         uses_gemm(*w.kernels, n) ? w.kernels->gemm_name : w.kernels->gemv_name);
+  check_single(w);
   RowsBuffer& buffer = output(out, n, rows(out).cols);
   if (!plan_->label_begin.empty()) return label_logits(input, w, buffer);
   CHECK(buffer.cols == w.matrix.n_out, "%s: %lld outputs, rows have %lld", w.name.c_str(),
@@ -211,14 +218,7 @@ void CpuBackend::label_panel(const PackedWeight& w, const Activations& input,
   args.w.data += unit.panel * w.matrix.panel_bytes;
   args.w.n_out = std::min(panel_rows, w.matrix.n_out - unit.panel * panel_rows);
   args.panel_end = 1;
-  args.a = input;
-  args.a.x += unit.output * input.x_stride;
-  if (input.q != nullptr) {
-    args.a.q += unit.output * input.q_stride;
-    args.a.d += unit.output * input.d_stride;
-    if (input.sums32 != nullptr) args.a.sums32 += unit.output * input.d_stride;
-    if (input.sums16 != nullptr) args.a.sums16 += unit.output * input.sums16_stride;
-  }
+  args.a = rows_from(input, unit.output);
   args.row_end = 1;
   args.out = results;
   args.out_stride = kMaxPanelRows;

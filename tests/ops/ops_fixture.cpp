@@ -95,6 +95,7 @@ Step::Step(std::vector<Sequence> sequences) : sequences_(std::move(sequences)) {
     span.src_slot = s.src_slot;
     span.dst_slot = s.dst_slot;
     span.pages = s.pages;
+    span.past_tokens = s.past_tokens;
     for (uint32_t i = 0; i < s.n_rows; ++i) {
       positions_.push_back(static_cast<int32_t>(s.n_past + i));
       row_sequence_.push_back(static_cast<uint32_t>(spans_.size()));

@@ -51,6 +51,7 @@ class Step {
     uint32_t n_past = 0, n_rows = 0;
     std::vector<ops::PageId> pages;
     ops::SlotId src_slot = 0, dst_slot = 0;
+    std::vector<int32_t> past_tokens;
   };
   explicit Step(std::vector<Sequence> sequences);
   // n_rows rows without state or keys.

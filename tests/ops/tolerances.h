@@ -27,5 +27,9 @@ constexpr double kAttendQ8Stored = 5e-4;
 constexpr double kFloatProduct = 1e-11;  // a serial sum of n_in float32 products
 // Activations of 8 bits per block against exact ones, weights exact.
 constexpr double kQuantizedProduct = 2e-4;
+// A mixture of experts: three such products of independent errors, of which the first two meet in a
+// product; silu and the weights of experts add less than 1e-12.
+constexpr double kExpertsFloat = 1e-10;
+constexpr double kExpertsQuantized = 6e-4;
 
 }  // namespace okibi::ops_test
