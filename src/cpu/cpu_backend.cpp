@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "cpu/bf16_tiles.h"
 #include "cpu/cpu_backend_impl.h"
+#include "cpu/make_index_kernels.h"
 #include "cpu/make_table.h"
 
 namespace okibi::cpu {
@@ -55,7 +56,10 @@ Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& 
 }
 
 CpuBackend::CpuBackend(const KernelTable& kernels, int n_threads, bool f32_activations)
-    : kernels_(kernels), f32_activations_(f32_activations), pool_(n_threads) {}
+    : kernels_(kernels),
+      index_kernels_(make_index_kernels(*cpu_level_from_name(kernels.level))),
+      f32_activations_(f32_activations),
+      pool_(n_threads) {}
 
 std::string CpuBackend::numeric_identity() const {
   return fmt::format("cpu/{}/r{}/kv={}/act={}", kernels_.level, kKernelRevision,
@@ -241,6 +245,7 @@ void CpuBackend::begin_step(const ops::BatchPlan& plan) {
   CHECK(n == plan.n_rows && plan.positions.size() == n && plan.tokens.size() == n,
         "%u rows planned, %llu in sequences", plan.n_rows, static_cast<unsigned long long>(n));
   plan_ = &plan;
+  ++n_steps_;
   for (RowsBuffer& buffer : rows_) buffer.n_valid = plan.n_rows;
   for (RopeTable& table : ropes_) table.ready = false;
 }
