@@ -14,6 +14,7 @@
 #include "cpu/activation_rows.h"
 #include "cpu/bf16_tiles.h"
 #include "cpu/cpu_backend_impl.h"
+#include "cpu/make_index_kernels.h"
 #include "cpu/make_table.h"
 
 namespace okibi::cpu {
@@ -29,7 +30,10 @@ Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& 
 
 CpuBackend::CpuBackend(CpuLevel level, int n_threads, bool f32_activations)
     : kernels_(make_table(level)),
+      stream_kernels_(make_stream_kernels(level)),
+      recurrent_kernels_(make_recurrent_kernels(level)),
       experts_kernels_(make_experts_kernels(level)),
+      index_kernels_(make_index_kernels(level)),
       f32_activations_(f32_activations),
       pool_(n_threads) {}
 
@@ -234,6 +238,7 @@ void CpuBackend::begin_step(const ops::BatchPlan& plan) {
   CHECK(n == plan.n_rows && plan.positions.size() == n && plan.tokens.size() == n,
         "%u rows planned, %llu in sequences", plan.n_rows, static_cast<unsigned long long>(n));
   plan_ = &plan;
+  ++n_steps_;
   for (RowsBuffer& buffer : rows_) buffer.n_valid = plan.n_rows;
   for (RopeTable& table : ropes_) table.ready = false;
 }

@@ -32,6 +32,7 @@ struct CpuBackend::AttendCall {
   int32_t k_dim, v_dim;
   float scale;
   int64_t record_floats;
+  int64_t max_positions;                       // rows that have more take no part
   int64_t n_jobs = 0, partitions_per_job = 0;  // when split
 };
 
@@ -63,6 +64,7 @@ Status CpuBackend::set_kv(const ops::KvConfig& config) {
                              attend_scratch_stride_ * static_cast<uint64_t>(pool_.n_threads()) + 64,
                              false));
   OKIBI_RETURN_IF_ERROR(grow(attend_records_, kMaxRecordBytes, false));
+  OKIBI_RETURN_IF_ERROR(set_index(config));
   has_kv_ = true;
   return ok_status();
 }
@@ -86,11 +88,13 @@ void CpuBackend::copy_page(ops::PageId src, ops::PageId dst, int32_t n_tokens) {
       std::memcpy(to + v, from + v, n * l.v_row_bytes);
     }
   }
+  copy_index(src, dst, n_tokens);
 }
 
 void CpuBackend::discard_page(ops::PageId id) {
   CHECK(id < kv_config_.max_pages, "page %u of %u", id, kv_config_.max_pages);
   kv_memory_.discard(id * kv_layout_.page_bytes, kv_layout_.page_bytes);
+  discard_index(id);
 }
 
 void CpuBackend::kv_append(int32_t kv_layer, ops::Rows k, ops::Rows v) {
@@ -137,11 +141,13 @@ void CpuBackend::plan_attend(AttendCall& call) {
   const auto tile = static_cast<uint32_t>(std::max<int64_t>(1, tile_rows / call.group));
   attend_units_.clear();
   for (const ops::SequenceSpan& s : plan_->sequences) {
-    for (uint32_t t = static_cast<uint32_t>(ceil_div(s.n_rows, tile)); t-- > 0;) {
+    const auto n_rows = static_cast<uint32_t>(
+        std::clamp<int64_t>(call.max_positions - s.n_past, 0, int64_t{s.n_rows}));
+    for (uint32_t t = static_cast<uint32_t>(ceil_div(n_rows, tile)); t-- > 0;) {
       AttendUnit unit{};
       unit.sequence = &s;
       unit.first = t * tile;
-      unit.n_queries = static_cast<int32_t>(std::min(tile, s.n_rows - unit.first));
+      unit.n_queries = static_cast<int32_t>(std::min(tile, n_rows - unit.first));
       const int64_t n_keys = int64_t{s.n_past} + unit.first + unit.n_queries;
       CHECK(ceil_div(n_keys, kv_config_.page_tokens) <= static_cast<int64_t>(s.pages.size()),
             "%lld positions, %zu pages", static_cast<long long>(n_keys), s.pages.size());
@@ -301,10 +307,15 @@ void CpuBackend::attend_split(const AttendCall& call) {
 
 void CpuBackend::attend(int32_t kv_layer, ops::Rows q, int32_t n_heads, float scale,
                         ops::Rows out) {
-  CHECK(has_kv_ && kv_layer >= 0 && static_cast<size_t>(kv_layer) < kv_layout_.layers.size(),
-        "K/V layer %d", kv_layer);
   const ZoneTimer timer(*this, Zone::kAttend,
                         kernels_.attend_name[static_cast<size_t>(kv_config_.type)]);
+  attend_dense(kv_layer, q, n_heads, scale, out, INT64_MAX);
+}
+
+void CpuBackend::attend_dense(int32_t kv_layer, ops::Rows q, int32_t n_heads, float scale,
+                              ops::Rows out, int64_t max_positions) {
+  CHECK(has_kv_ && kv_layer >= 0 && static_cast<size_t>(kv_layer) < kv_layout_.layers.size(),
+        "K/V layer %d", kv_layer);
   const ops::KvLayerShape& shape = kv_config_.layers[static_cast<size_t>(kv_layer)];
   const RowsBuffer& queries = rows(q);
   CHECK(n_heads > 0 && n_heads % shape.n_kv_heads == 0 && q.id != out.id &&
@@ -323,6 +334,7 @@ void CpuBackend::attend(int32_t kv_layer, ops::Rows q, int32_t n_heads, float sc
   call.v_dim = shape.v_dim;
   call.scale = scale;
   call.record_floats = attend_record_floats(shape.v_dim);
+  call.max_positions = max_positions;
   plan_attend(call);
   int64_t work = 0;
   for (const AttendUnit& u : attend_units_) {

@@ -12,6 +12,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/experts_kernels.h"
+#include "cpu/index_kernels.h"
 #include "cpu/kernel_table.h"
 #include "cpu/make_recurrent.h"
 #include "cpu/weight_arena.h"
@@ -136,6 +137,8 @@ class CpuBackend final : public ops::Backend {
     std::vector<double> frequencies;  // angle per position of each pair
     std::vector<float> cos_sin;       // of the step's rows, n_rot floats each
     bool ready = false;               // computed in this step
+    // Cosines, then sines of all pairs at a position. (n_rot)
+    void turn(double position, float* out) const;
   };
   // One product of a step: a weight, its input and where the result goes.
   struct Product {
@@ -201,6 +204,25 @@ class CpuBackend final : public ops::Backend {
     int32_t label;
     uint32_t column;
   };
+  // What select_blocks chose on one layer, until the next step begins.
+  struct Selection {
+    uint64_t step = 0;  // that it belongs to
+    int32_t n_blocks = 0;
+    // Positions up to each row. With at most n_blocks complete blocks a row has all of them;
+    std::vector<uint32_t> n_positions;
+    std::vector<uint32_t> blocks;  // else these: (rows, n_blocks), ascending
+  };
+  struct SelectCall;  // cpu_backend_index_select.cpp
+  // Query rows of one sequence against a range of its blocks.
+  struct SelectUnit {
+    const ops::SequenceSpan* sequence;
+    uint32_t first;  // row, from the sequence's first of the step
+    int32_t n_rows;
+    int64_t block_begin, block_end;
+    int32_t n_ranges, range;  // of the tile of rows
+    int64_t first_record;     // where there are several ranges
+  };
+  struct ListCall;    // cpu_backend_index_attend.cpp
   struct ViewRows;    // cpu_backend_vision.cpp
   struct ViewTile;    // the same
   struct AttendCall;  // what all units of one attend share; cpu_backend_attend.cpp
@@ -263,9 +285,59 @@ class CpuBackend final : public ops::Backend {
 
   const float* rope_rows(RopeTable& table);
 
+  // Sparse attention: keys (cpu_backend_index.cpp),
+  Status set_index(const ops::KvConfig& config);
+  Status set_index_scratch(int64_t largest_k, int64_t largest_dim, int64_t smallest_block);
+  const ops::IndexShape& index_shape(int32_t kv_layer) const;
+  float* pooled_key(int32_t kv_layer, std::span<const ops::PageId> pages, uint64_t block);
+  float* raw_key(int32_t kv_layer, std::span<const ops::PageId> pages, uint64_t position);
+  void copy_index(ops::PageId src, ops::PageId dst, int32_t n_tokens);
+  void discard_index(ops::PageId page);
+  void pool_block(const ops::IndexKeys& keys, const float* const* rows, const float* cos_sin,
+                  float* out) const;
+  void append_index_rows(const ops::IndexKeys& keys, const RowsBuffer& in,
+                         const ops::SequenceSpan& s);
+  void pool_again(int32_t kv_layer);
+  // selection (cpu_backend_index_select.cpp),
+  static int64_t candidate_capacity(int64_t k);
+  static int64_t select_scratch_floats(int64_t k, int64_t dim);
+  static int64_t select_record_bytes(int64_t k, int n_threads);
+  // Leading rows of a sequence that attend to everything before them.
+  uint32_t n_dense_rows(const ops::IndexShape& shape, const ops::SequenceSpan& s) const;
+  void plan_select(const SelectCall& call);
+  void score_blocks(const SelectCall& call, const SelectUnit& unit, int64_t first, int32_t n,
+                    float* scores, float* scratch);
+  void select_unit(const SelectCall& call, const SelectUnit& unit, int thread);
+  void merge_ranges(const SelectCall& call, const SelectUnit& first, int32_t row, int thread);
+  void best_cells(const SelectCall& call, const SelectUnit& tile, int32_t row, int thread);
+  void select_cells(const SelectCall& call);
+  float* select_scratch(int thread) {
+    return reinterpret_cast<float*>(select_scratch_.data() + thread * select_scratch_stride_);
+  }
+  static uint32_t* chosen(Selection& selection, uint32_t row) {
+    return selection.blocks.data() + uint64_t{row} * static_cast<uint64_t>(selection.n_blocks);
+  }
+  // A count in 64 bytes, k scores, k blocks.
+  uint8_t* select_record(int32_t k, int64_t i) {
+    return select_records_.data() + i * (2 * int64_t{k} + 16) * 4;
+  }
+  // attention (cpu_backend_index_attend.cpp),
+  void attend_list_partition(const ListCall& call, int64_t row, int32_t kv_head, int32_t partition,
+                             float* records, int thread);
+  void attend_list(const ListCall& call, int64_t row, int32_t kv_head, int thread);
+  int32_t n_list_partitions(const ListCall& call, int64_t row) const;
+  void finish_list(const ListCall& call, int64_t row, int32_t kv_head, const float* totals);
+  void attend_lists_split(const ListCall& call, std::span<const uint32_t> rows_of_lists);
+  // random context (cpu_backend_index_random.cpp).
+  void fill_random_rows(const ops::SequenceSpan& s, uint64_t seed, int32_t kv_layer);
+  void fill_random_index(const ops::SequenceSpan& s, uint64_t seed, int32_t kv_layer);
+
   uint8_t* page(ops::PageId id) { return kv_memory_.data() + id * kv_layout_.page_bytes; }
   float* slot(ops::SlotId id);
   const float* slot(ops::SlotId id) const;
+  // attend for the leading rows of each sequence that have at most max_positions.
+  void attend_dense(int32_t kv_layer, ops::Rows q, int32_t n_heads, float scale, ops::Rows out,
+                    int64_t max_positions);
   void plan_attend(AttendCall& call);
   bool plan_split(AttendCall& call);
   void attend_partition(const AttendCall& call, const AttendUnit& unit, int32_t partition,
@@ -303,16 +375,17 @@ class CpuBackend final : public ops::Backend {
   }
 
   const KernelTable kernels_;
-  const StreamKernels stream_kernels_ = make_stream_kernels(*cpu_level_from_name(kernels_.level));
-  const RecurrentKernels recurrent_kernels_ =
-      make_recurrent_kernels(*cpu_level_from_name(kernels_.level));
+  const StreamKernels stream_kernels_;
+  const RecurrentKernels recurrent_kernels_;
   const ExpertsKernels experts_kernels_;
+  const IndexKernels index_kernels_;
   const bool f32_activations_;
   ThreadPool pool_;
   ExecTrace trace_;
   int32_t layer_ = -1;
   const char* layer_kind_ = "";
   const ops::BatchPlan* plan_ = nullptr;
+  uint64_t n_steps_ = 0;
 
   WeightArena weight_memory_;
   std::vector<PackedWeight> weights_;
@@ -337,6 +410,22 @@ class CpuBackend final : public ops::Backend {
   uint64_t attend_scratch_stride_ = 0;
   MappedBuffer attend_scratch_, attend_records_;
   std::vector<AttendUnit> attend_units_;
+
+  // Sparse attention: pooled and raw index keys, and each thread's scratch.
+  MappedBuffer pooled_keys_, raw_keys_;
+  std::vector<ops::IndexKeys> index_keys_;  // per K/V layer, as index_append last had them
+  std::vector<Selection> selections_;       // per K/V layer
+  uint64_t select_scratch_stride_ = 0;
+  MappedBuffer select_scratch_, select_records_;
+  std::vector<SelectUnit> select_units_;
+  // Where pooled keys are not kept: cosines and sines at the first positions of blocks.
+  MappedBuffer block_turns_;
+  int64_t n_block_turns_ = 0;
+  int32_t turned_rope_ = -1, turned_block_ = 0;
+  // Where cells are selected: scores of a tile's blocks, and each thread's cells.
+  MappedBuffer block_scores_, cells_;
+  uint64_t cells_stride_ = 0;
+  std::vector<uint32_t> list_rows_;  // of the step, that select
 
   // attend_view: the step's keys and values, head after head, and each thread's scratch.
   int64_t view_max_rows_ = 0, view_heads_ = 0, view_head_dim_ = 0;

@@ -79,6 +79,15 @@ ops::Rope CpuBackend::add_rope(const ops::RopeConfig& config) {
   return ops::Rope{static_cast<int32_t>(ropes_.size() - 1)};
 }
 
+void CpuBackend::RopeTable::turn(double position, float* out) const {
+  const size_t half = frequencies.size();
+  for (size_t i = 0; i < half; ++i) {
+    const double angle = position * frequencies[i];
+    out[i] = static_cast<float>(std::cos(angle));
+    out[half + i] = static_cast<float>(std::sin(angle));
+  }
+}
+
 // Cosines and sines of the step's rows, computed once per step in double.
 const float* CpuBackend::rope_rows(RopeTable& table) {
   const int64_t half = table.config.n_rot / 2;
@@ -89,13 +98,7 @@ const float* CpuBackend::rope_rows(RopeTable& table) {
   }
   // A sine costs about as much as fifty values of other work.
   for_rows(n, half * 100, [&](int64_t r, int) {
-    float* row = table.cos_sin.data() + r * 2 * half;
-    const double position = plan_->positions[static_cast<size_t>(r)];
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = position * table.frequencies[static_cast<size_t>(i)];
-      row[i] = static_cast<float>(std::cos(angle));
-      row[half + i] = static_cast<float>(std::sin(angle));
-    }
+    table.turn(plan_->positions[static_cast<size_t>(r)], table.cos_sin.data() + r * 2 * half);
   });
   table.ready = true;
   return table.cos_sin.data();

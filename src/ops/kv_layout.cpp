@@ -1,6 +1,8 @@
 // Sizes of stored keys and values: pure arithmetic on a KvConfig.
 #include "ops/kv_layout.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "tensor/dtype.h"
@@ -41,6 +43,34 @@ uint64_t kv_row_bytes(KvType type, int32_t dim) {
   return 0;
 }
 
+namespace {
+
+void add_index_layout(const KvConfig& config, KvLayout& layout) {
+  const auto page_tokens = static_cast<uint64_t>(config.page_tokens);
+  for (const KvLayerShape& shape : config.layers) {
+    IndexLayerLayout layer;
+    if (shape.index.valid()) {
+      CHECK(shape.index.block_tokens > 0 && config.page_tokens % shape.index.block_tokens == 0,
+            "pages of %d tokens, blocks of %d", config.page_tokens, shape.index.block_tokens);
+      const uint64_t row = static_cast<uint64_t>(shape.index.dim) * sizeof(float);
+      layer.pooled_page_bytes = page_tokens / static_cast<uint64_t>(shape.index.block_tokens) * row;
+      if (config.sparse.keep_pooled) {
+        layer.pooled_offset = layout.pooled_bytes;
+        layout.pooled_bytes += layer.pooled_page_bytes * config.max_pages;
+      } else {
+        layer.raw_page_bytes = page_tokens * row;
+        layer.raw_offset = layout.raw_bytes;
+        layout.raw_bytes += layer.raw_page_bytes * config.max_pages;
+        layout.pooled_bytes =
+            std::max(layout.pooled_bytes, layer.pooled_page_bytes * config.max_pages);
+      }
+    }
+    layout.index.push_back(layer);
+  }
+}
+
+}  // namespace
+
 KvLayout make_kv_layout(const KvConfig& config) {
   KvLayout layout;
   uint64_t offset = 0;
@@ -56,11 +86,19 @@ KvLayout make_kv_layout(const KvConfig& config) {
     layout.layers.push_back(layer);
   }
   layout.page_bytes = align_up(offset, kPageAlignment);
+  add_index_layout(config, layout);
   return layout;
 }
 
 uint64_t kv_page_bytes(const KvConfig& config) {
-  return make_kv_layout(config).page_bytes;
+  const KvLayout layout = make_kv_layout(config);
+  uint64_t n_bytes = layout.page_bytes, shared = 0;
+  for (const IndexLayerLayout& layer : layout.index) {
+    n_bytes += layer.raw_page_bytes;
+    if (config.sparse.keep_pooled) n_bytes += layer.pooled_page_bytes;
+    shared = std::max(shared, layer.pooled_page_bytes);
+  }
+  return config.sparse.keep_pooled ? n_bytes : n_bytes + shared;
 }
 
 }  // namespace okibi::ops
