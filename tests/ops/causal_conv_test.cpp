@@ -72,6 +72,11 @@ TEST_P(CausalConv, GivesTheSameBitsInAnySteps) {
   }
 }
 
+TEST(CausalConvLevels, OfVectorsAgreeToTheBit) {
+  expect_same_vector_levels([](CpuLevel level) { return make_model(level, 2, 1030, 4); },
+                            {random_floats(19 * 1030, 9)}, 7);
+}
+
 TEST_P(CausalConv, PerfOfRealRows) {
   const int64_t d = 10240;
   for (const uint32_t n : {1u, 512u}) {

@@ -135,6 +135,15 @@ TEST_P(DeltaRule, GivesTheSameBitsInAnySteps) {
   }
 }
 
+TEST(DeltaRuleLevels, OfVectorsAgreeToTheBit) {
+  for (const Shape shape : {Shape{1, 3, 20}, {2, 4, 128}, {1, 2, 200}}) {
+    for (const size_t chunk : {size_t{1}, size_t{30}}) {
+      expect_same_vector_levels([&](CpuLevel level) { return make_model(level, 2, shape); },
+                                make_inputs(shape, 31, 45), chunk);
+    }
+  }
+}
+
 // exp(g) shows in a state that nothing is added to: keys of zero.
 TEST_P(DeltaRule, DecaysByTheSoftplusOfAnyStep) {
   const auto backend = open(GetParam());

@@ -138,6 +138,12 @@ TEST_P(NgramMix, GivesTheSameBitsInAnySteps) {
   }
 }
 
+TEST(NgramMixLevels, OfVectorsAgreeToTheBit) {
+  const Shape s{1030, 2, 4, 3};
+  expect_same_vector_levels([&](CpuLevel level) { return make_model(level, 2, s); },
+                            make_inputs(s, 19, 16), 7);
+}
+
 TEST_P(NgramMix, PerfOfRealRows) {
   const Shape s{2560, 4, 4, 3};
   for (const uint32_t n : {1u, 64u}) {

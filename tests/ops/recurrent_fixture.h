@@ -114,4 +114,17 @@ inline void expect_p1(const std::function<RecurrentModel(int n_threads)>& make, 
   }
 }
 
+// The vector levels do the same operations in the same order.
+inline void expect_same_vector_levels(const std::function<RecurrentModel(CpuLevel)>& make,
+                                      const Inputs& inputs, size_t chunk) {
+  std::vector<float> want;
+  for (const CpuLevel level : host_levels()) {
+    if (level < CpuLevel::kAvx2) continue;
+    RecurrentModel m = make(level);
+    const std::vector<float> got = run_in_steps(m, inputs, chunk, true);
+    if (want.empty()) want = got;
+    EXPECT_EQ(got, want) << cpu_level_name(level);
+  }
+}
+
 }  // namespace okibi::ops_test

@@ -14,8 +14,9 @@
 namespace okibi::cpu {
 namespace {
 
-// log(1 + e^x). log(1 + y) = 2 atanh(z), z = y / (2 + y) with y = e^-|x| <= 1, z <= 1/3: the series
-// up to z^17 leaves out 2e-9 of it; measured 2e-7 at most with the roundings of float32.
+// log(1 + e^x), which beyond 20 is x in float32. log(1 + y) = 2 atanh(z), z = y / (2 + y) <= 1/3
+// with y = e^-|x|: the series up to z^17 leaves out 2e-9 of it. Measured over -85 .. 40: 2.5e-7 of
+// the result at most.
 template <class L>
 inline typename L::V softplus(typename L::V x) {
   const auto y = L::exp_nonpositive(L::negative_magnitude(x));

@@ -50,10 +50,10 @@ float ngram_gate(const NgramGateArgs& a) {
 template <class L>
 void ngram_conv(const NgramConvArgs& args) {
   const CausalConvArgs& a = args.conv;
-  const float* values = args.value - args.stream_begin;
   convolve_rows<L>(a, [&](int64_t t, int64_t c, int64_t n, typename L::V sum) {
     const auto w = L::splat(args.gates[t * args.gate_stride]);
-    const auto value = L::mul(w, L::load(values + t * args.value_stride + c, n));
+    const auto value =
+        L::mul(w, L::load(args.value + t * args.value_stride + (c - args.stream_begin), n));
     float* out = a.out + t * a.out_stride + c;
     L::store(out, L::add(L::load(out, n), L::add(value, silu<L>(sum))), n);
   });
