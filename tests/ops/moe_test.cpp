@@ -253,69 +253,99 @@ TEST(MoeWeights, SayHowManyExpertsTheyHoldAndWhatTheyTake) {
   EXPECT_GE(ops::experts_bytes(config), uint64_t{512 * 4 * 1024 * 4});
 }
 
+// Layers of which each token reads other experts, more than caches hold.
+constexpr int64_t kPerfModel = 1024, kPerfFf = 640, kPerfRows = 512;
+constexpr int32_t kPerfExperts = 32, kPerfUsed = 4, kPerfLayers = 8;
+constexpr double kPerfOps = 2.0 * 3 * kPerfModel * kPerfFf;  // of a pair
+
 struct PerfCase {
   const char* name;
-  DType gate, down;
+  DType gate_type, down_type;
+  Matrix gate, down;  // of all experts
 };
+
+void time_experts(ops::Backend& backend, const PerfCase& c, const std::string& name) {
+  ops::Experts layers[kPerfLayers];
+  for (ops::Experts& e : layers) {
+    e.gate = *backend.add_weight(source_of(c.gate, kPerfExperts));
+    e.up = *backend.add_weight(source_of(c.gate, kPerfExperts));
+    e.down = *backend.add_weight(source_of(c.down, kPerfExperts));
+    e.n_used = kPerfUsed;
+  }
+  const ops::Rows in =
+      make_rows(backend, kPerfRows, kPerfModel, random_floats(kPerfRows * kPerfModel, 3));
+  const ops::Rows out = make_rows(backend, kPerfRows, kPerfModel);
+  const std::vector<float> scores = random_floats(kPerfRows * kPerfExperts, 4);
+  const ops::Rows router = make_rows(backend, kPerfRows, kPerfExperts, scores);
+  ASSERT_TRUE(backend.set_experts({kPerfRows, kPerfUsed, kPerfExperts, kPerfModel, kPerfFf}).ok());
+  const double pair_bytes = static_cast<double>(c.gate.file.size() * 2 + c.down.file.size()) /
+                            static_cast<double>(kPerfExperts);
+  // Tokens one after the other, as many as make the caches forget.
+  constexpr int kTokens = 16;
+  size_t token = 0;
+  run_step(backend, Step::plain(1), [&] {
+    const double work = pair_bytes * kPerfUsed * kPerfLayers * kTokens;
+    time_case(name + " 16 tokens, 8 layers", work, "GB/s", [&] {
+      for (int t = 0; t < kTokens; ++t, token = (token + 1) % kPerfRows) {
+        backend.write(router, 0, std::span(scores).subspan(token * kPerfExperts, kPerfExperts));
+        for (const ops::Experts& e : layers) backend.moe(in, router, e, out);
+      }
+    });
+  });
+  size_t layer = 0;
+  for (const size_t n_layers : {size_t{1}, size_t{kPerfLayers}}) {
+    run_step(backend, Step::plain(kPerfRows), [&] {
+      time_case(name + " rows 512, layers " + std::to_string(n_layers),
+                kPerfOps * kPerfUsed * kPerfRows, "GOP/s",
+                [&] { backend.moe(in, router, layers[layer++ % n_layers], out); });
+    });
+  }
+}
+
+// The same products as plain ones of 64 rows, one matrix after the other; and as one for all rows.
+void time_plain(ops::Backend& backend, const PerfCase& c, const std::string& name) {
+  constexpr int64_t kPairs = kPerfRows * kPerfUsed;
+  std::vector<ops::Weight> gate, up, down;
+  for (int32_t e = 0; e < kPerfExperts; ++e) {
+    ops::WeightSource g = source_of(c.gate, kPerfExperts), d = source_of(c.down, kPerfExperts);
+    g.n_matrices = d.n_matrices = 1;
+    g.data += static_cast<size_t>(e) * c.gate.file.size() / kPerfExperts;
+    d.data += static_cast<size_t>(e) * c.down.file.size() / kPerfExperts;
+    gate.push_back(*backend.add_weight(g));
+    up.push_back(*backend.add_weight(g));
+    down.push_back(*backend.add_weight(d));
+  }
+  const ops::Rows x = make_rows(backend, kPairs, kPerfModel, random_floats(kPairs * kPerfModel, 5));
+  const ops::Rows h[] = {make_rows(backend, kPairs, kPerfFf), make_rows(backend, kPairs, kPerfFf)};
+  const ops::Rows y = make_rows(backend, kPairs, kPerfModel);
+  for (const size_t n_matrices : {size_t{kPerfExperts}, size_t{1}}) {
+    const int64_t n = kPairs / static_cast<int64_t>(n_matrices);
+    run_step(backend, Step::plain(static_cast<uint32_t>(n)), [&] {
+      time_case(name + " plain rows " + std::to_string(n), kPerfOps * kPairs, "GOP/s", [&] {
+        for (size_t e = 0; e < n_matrices; ++e) {
+          const ops::Weight both[] = {gate[e], up[e]};
+          backend.project(x, both, h);
+          backend.silu_mul(h[0], h[1], h[0]);
+          backend.project(h[0], {&down[e], 1}, {&y, 1});
+        }
+      });
+    });
+  }
+}
 
 TEST(MoePerf, OfRealShapes) {
   if (!perf_enabled) return;
-  const int64_t d_model = 1024, ff = 640;
-  const int32_t n_experts = 32, n_used = 4;
-  for (const PerfCase c : {PerfCase{"Q4_K/Q8_0", DType::kQ4_K, DType::kQ8_0},
-                           PerfCase{"Q4_K/IQ4_NL", DType::kQ4_K, DType::kIQ4_NL}}) {
-    const Matrix gate = make_matrix(c.gate, d_model, ff * n_experts, 1);
-    const Matrix down = make_matrix(c.down, ff, d_model * n_experts, 2);
+  for (PerfCase c : {PerfCase{"Q4_K/Q8_0", DType::kQ4_K, DType::kQ8_0, {}, {}},
+                     PerfCase{"Q4_K/IQ4_NL", DType::kQ4_K, DType::kIQ4_NL, {}, {}}}) {
+    c.gate = make_matrix(c.gate_type, kPerfModel, kPerfFf * kPerfExperts, 1);
+    c.down = make_matrix(c.down_type, kPerfFf, kPerfModel * kPerfExperts, 2);
     for (const CpuLevel level : host_levels()) {
       if (level == CpuLevel::kReference) continue;
       for (const int n_threads : {1, 2}) {
-        const auto backend = open(level, n_threads);
-        // Layers enough that no cache holds them: a token reads each layer's experts once.
-        constexpr int kLayers = 8;
-        ops::Experts layers[kLayers];
-        for (ops::Experts& e : layers) {
-          e.gate = *backend->add_weight(source_of(gate, n_experts));
-          e.up = *backend->add_weight(source_of(gate, n_experts));
-          e.down = *backend->add_weight(source_of(down, n_experts));
-          e.n_used = n_used;
-        }
-        const ops::Rows in = make_rows(*backend, 512, d_model, random_floats(512 * d_model, 3));
-        const ops::Rows out = make_rows(*backend, 512, d_model);
-        const ops::Rows router =
-            make_rows(*backend, 512, n_experts, random_floats(512 * n_experts, 4));
-        ASSERT_TRUE(backend->set_experts({512, n_used, n_experts, d_model, ff}).ok());
-        const double expert_bytes =
-            static_cast<double>(2 * ff * row_bytes(c.gate, d_model) +
-                                d_model * static_cast<int64_t>(row_bytes(c.down, ff)));
         const std::string name = std::string(cpu_level_name(level)) + "." + c.name + " threads " +
                                  std::to_string(n_threads);
-        int token = 0;
-        for (const uint32_t n : {1u, 4u, 512u}) {
-          run_step(*backend, Step::plain(n), [&] {
-            const bool many = n > 4;
-            const double work =
-                many ? 2.0 * 3 * d_model * ff * n_used * n : expert_bytes * n_used * n;
-            time_case(name + " rows " + std::to_string(n), work, many ? "GOP/s" : "GB/s",
-                      [&] { backend->moe(in, router, layers[token++ % kLayers], out); });
-          });
-        }
-        // The same products without experts: as many rows, plain matrices.
-        const Matrix d1 = make_matrix(c.down, ff, d_model, 2),
-                     g1 = make_matrix(c.gate, d_model, ff, 1);
-        const ops::Weight g = *backend->add_weight(g1.source()),
-                          u = *backend->add_weight(g1.source());
-        const ops::Weight d = *backend->add_weight(d1.source());
-        const ops::Rows x = make_rows(*backend, 2048, d_model, random_floats(2048 * d_model, 5));
-        const ops::Rows h[] = {make_rows(*backend, 2048, ff), make_rows(*backend, 2048, ff)};
-        const ops::Rows y = make_rows(*backend, 2048, d_model);
-        const ops::Weight gu[] = {g, u};
-        run_step(*backend, Step::plain(2048), [&] {
-          time_case(name + " plain 2048 rows", 2.0 * 3 * d_model * ff * 2048, "GOP/s", [&] {
-            backend->project(x, gu, h);
-            backend->silu_mul(h[0], h[1], h[0]);
-            backend->project(h[0], {&d, 1}, {&y, 1});
-          });
-        });
+        time_experts(*open(level, n_threads), c, name);
+        time_plain(*open(level, n_threads), c, name);
       }
     }
   }
