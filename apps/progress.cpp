@@ -38,7 +38,7 @@ void Progress::update(double done, double total, std::string_view detail) {
     const int tenth = static_cast<int>(std::clamp(done / total, 0.0, 1.0) * 10);
     if (tenth <= last_tenth_) return;
     last_tenth_ = tenth;
-    fmt::print(stderr, "{}: {} %\n", label_, tenth * 10);
+    fmt::print(stderr, "{}: {} %{}\n", label_, tenth * 10, rate_and_rest(done, total, elapsed));
     return;
   }
   if (now - last_drawn_ < kSecondsBetweenDraws) return;
@@ -47,19 +47,24 @@ void Progress::update(double done, double total, std::string_view detail) {
   draw(done, total, elapsed, detail);
 }
 
+std::string Progress::rate_and_rest(double done, double total, double elapsed) const {
+  std::string text;
+  if (!unit_.empty()) {
+    text = fmt::format("  {:.0f}/{:.0f} {}, {}/s", done, total, unit_, format_rate(done / elapsed));
+  }
+  if (done > 0) {
+    text += fmt::format(", {} left", format_seconds(elapsed * (total - done) / done));
+  }
+  return text;
+}
+
 void Progress::draw(double done, double total, double elapsed, std::string_view detail) const {
   constexpr size_t kWidth = 24;
   const double share = std::clamp(done / total, 0.0, 1.0);
   const auto n_full = static_cast<size_t>(share * kWidth);
   std::string line = fmt::format("\r{} [{}{}] {:3.0f} %", label_, std::string(n_full, '#'),
                                  std::string(kWidth - n_full, '.'), share * 100);
-  if (!unit_.empty()) {
-    line +=
-        fmt::format("  {:.0f}/{:.0f} {}, {}/s", done, total, unit_, format_rate(done / elapsed));
-  }
-  if (done > 0) {
-    line += fmt::format(", {} left", format_seconds(elapsed * (total - done) / done));
-  }
+  line += rate_and_rest(done, total, elapsed);
   if (!detail.empty()) line += fmt::format("  {:.32}", detail);
   std::fprintf(stderr, "%s\x1b[K", line.c_str());
   std::fflush(stderr);

@@ -1,6 +1,7 @@
 // How far a long piece of work has come, on standard error: a bar with rate and time left that
-// redraws itself where that is a terminal, a line at every tenth where it is not. Nothing is shown
-// for work that is over in a moment, and the bar is erased at the end. One thread at a time.
+// redraws itself where that is a terminal, a line with both at every tenth where it is not. Nothing
+// is shown for work that is over in a moment, and the bar is erased at the end. One thread at a
+// time.
 #pragma once
 
 #include <string>
@@ -24,6 +25,7 @@ class Progress {
   void finish();
 
  private:
+  std::string rate_and_rest(double done, double total, double elapsed) const;
   void draw(double done, double total, double elapsed, std::string_view detail) const;
 
   std::string label_, unit_;

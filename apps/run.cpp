@@ -31,6 +31,9 @@ struct Flags {
   GenerateOptions generate;
 };
 
+// From here on reading takes a while and memory is worth a look: the table comes first.
+constexpr size_t kLongPrompt = 16384;
+
 void print_error_line(const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
 }
@@ -69,6 +72,9 @@ Result<GenerateResult> answer(Session& session, const std::vector<TokenId>& ids,
       std::min(static_cast<size_t>(end - held.begin()), ids.empty() ? 0 : ids.size() - 1);
   if (n_reused < held.size()) OKIBI_RETURN_IF_ERROR(session.truncate(n_reused));
 
+  if (ids.size() - n_reused >= kLongPrompt) {
+    print_error_line(session.engine().memory().table());
+  }
   Progress progress("reading the prompt", "tokens");
   GenerateOptions options = base;
   options.on_prefill = [&](size_t done, size_t total) {
