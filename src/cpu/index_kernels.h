@@ -15,7 +15,7 @@ namespace okibi::cpu {
 
 constexpr int32_t kIndexChunk = 64;     // blocks that are scored at a time
 constexpr int32_t kIndexTileRows = 64;  // query rows that share transposed keys
-constexpr int32_t kIndexAhead = 8;      // keys past a chunk that are asked for early: 4 KiB
+constexpr int32_t kIndexAhead = 32;     // keys past a chunk that are asked for early
 constexpr int32_t kMaxIndexDim = 512;
 constexpr int32_t kMaxBlockTokens = 64;
 // Keys that a tile transposes at a time, at most.

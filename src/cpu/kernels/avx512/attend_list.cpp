@@ -14,12 +14,20 @@ namespace okibi::cpu::avx512 {
 namespace {
 
 constexpr int kHeads = kListHeads;
-constexpr int kAheadKeys = 6;  // from the second-level cache into the first
+// From the second-level cache into the first.
+constexpr int kAheadKeys = 6, kAheadValues = 12;
 
-inline void prefetch_far(const uint8_t* row, int64_t n_bytes) {
-  for (int64_t i = 0; i < n_bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(row + i), _MM_HINT_T1);
-  }
+// The line (two of float32) of a row that holds vectors c and c + 1, c even.
+template <int kType, _mm_hint kHint>
+inline void prefetch_two(const uint8_t* row, int64_t c) {
+  const auto* p = reinterpret_cast<const char*>(row) + row_size<kType>(32) * (c / 2);
+  _mm_prefetch(p, kHint);
+  if (kType == kKvF32) _mm_prefetch(p + 64, kHint);
+}
+
+// Keeps a value that two products share in a register: read for each, loads would be the limit.
+inline void hold(__m512& x) {
+  asm("" : "+v"(x));
 }
 
 // As sum_lanes_of_16 for 8 vectors: lanes 0-7 of the result.
@@ -44,23 +52,25 @@ inline void score_two(const Partition& p, int32_t j, __m512 scale, float* scores
   constexpr __mmask16 kAll = 0xffff;
   __m512 acc[2 * kHeads];
   const float* q = p.q;
-  {
-    const __m512 a = load_values<kType>(p.k[j], 0, kAll),
-                 b = load_values<kType>(p.k[j + 1], 0, kAll);
+  for (int64_t c = 0; c < p.k_chunks; ++c, q += 16 * kHeads) {
+    // Key j's lines at even, those of j + 1 at odd vectors.
+    prefetch_two<kType, _MM_HINT_T0>(p.k[j + kAheadKeys + (c & 1)], c);
+    prefetch_two<kType, _MM_HINT_T1>(p.v[j + (c & 1)], c);
+    const __m512 a = load_values<kType>(p.k[j], c, kAll);
+    const __m512 b = load_values<kType>(p.k[j + 1], c, kAll);
+    if (c == 0) {
 #pragma GCC unroll 12
-    for (int h = 0; h < kHeads; ++h) {
-      const __m512 x = _mm512_load_ps(q + 16 * h);
-      acc[h] = _mm512_mul_ps(x, a);
-      acc[kHeads + h] = _mm512_mul_ps(x, b);
+      for (int h = 0; h < kHeads; ++h) {
+        const __m512 x = _mm512_load_ps(q + 16 * h);
+        acc[h] = _mm512_mul_ps(x, a);
+        acc[kHeads + h] = _mm512_mul_ps(x, b);
+      }
+      continue;
     }
-  }
-  for (int64_t c = 1; c < p.k_chunks; ++c) {
-    q += 16 * kHeads;
-    const __m512 a = load_values<kType>(p.k[j], c, kAll),
-                 b = load_values<kType>(p.k[j + 1], c, kAll);
 #pragma GCC unroll 12
     for (int h = 0; h < kHeads; ++h) {
-      const __m512 x = _mm512_load_ps(q + 16 * h);
+      __m512 x = _mm512_load_ps(q + 16 * h);
+      hold(x);
       acc[h] = _mm512_fmadd_ps(x, a, acc[h]);
       acc[kHeads + h] = _mm512_fmadd_ps(x, b, acc[kHeads + h]);
     }
@@ -73,12 +83,7 @@ inline void score_two(const Partition& p, int32_t j, __m512 scale, float* scores
 // Scores of all keys, then head after head in p.scores.
 template <int kType>
 void score_list(const Partition& p, float scale, float* by_key) {
-  const int64_t k_bytes = row_size<kType>(p.k_dim), v_bytes = row_size<kType>(p.v_dim);
   for (int32_t j = 0; j < p.n; j += 2) {
-    for (int32_t i = j; i < j + 2 && i < p.n; ++i) {
-      if (i + kAheadKeys < p.n) prefetch_row(p.k[i + kAheadKeys], k_bytes);
-      prefetch_far(p.v[i], v_bytes);
-    }
     score_two<kType>(p, j, _mm512_set1_ps(scale), by_key + j * kHeads);
   }
   for (int32_t j = 0; j < p.n; j += 16) {
@@ -96,14 +101,9 @@ inline void accumulate_two(const Partition& p, int64_t c, const Partition& next,
   __m512 acc[kHeads][2];
 #pragma GCC unroll 12
   for (int h = 0; h < kHeads; ++h) acc[h][0] = acc[h][1] = _mm512_setzero_ps();
-  const int64_t offset = row_size<kType>(32) * (c / 2);
   for (int32_t j = 0; j < p.n; ++j) {
-    if (j < next.n) {
-      _mm_prefetch(reinterpret_cast<const char*>(next.k[j] + offset), _MM_HINT_T1);
-      if (kType == kKvF32) {
-        _mm_prefetch(reinterpret_cast<const char*>(next.k[j] + offset + 64), _MM_HINT_T1);
-      }
-    }
+    if (j < next.n) prefetch_two<kType, _MM_HINT_T1>(next.k[j], c);
+    prefetch_two<kType, _MM_HINT_T0>(p.v[j + kAheadValues], c);
     const __m512 a = load_values<kType>(p.v[j], c, kAll),
                  b = load_values<kType>(p.v[j], c + 1, kAll);
     const float* weights = p.scores + j;

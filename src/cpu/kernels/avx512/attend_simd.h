@@ -77,7 +77,7 @@ inline void transpose_16(__m512* v) {
 // group) with how much of the partition each sees.
 struct Partition {
   const uint8_t* k[kAttendPartition + 16];  // the last one repeated
-  const uint8_t* v[kAttendPartition];
+  const uint8_t* v[kAttendPartition + 16];
   int32_t n = 0;
   int32_t n_rows = 0;  // query rows
   int64_t k_dim = 0, v_dim = 0;
@@ -100,7 +100,10 @@ inline void list_rows(const AttendArgs& a, Partition& p) {
       p.v[p.n] = run.v + j * row_size<kType>(a.v_dim);
     }
   }
-  for (int32_t j = 0; j < 16; ++j) p.k[p.n + j] = p.k[p.n - 1];
+  for (int32_t j = 0; j < 16; ++j) {
+    p.k[p.n + j] = p.k[p.n - 1];
+    p.v[p.n + j] = p.v[p.n - 1];
+  }
 }
 
 // Turns the first n scores into weights; the record's m and l.
