@@ -46,7 +46,8 @@ Status CpuBackend::set_kv(const ops::KvConfig& config) {
       return unsupported("K/V type q8_0 needs heads of a multiple of 32 values, the model has " +
                          std::to_string(s.k_dim) + " and " + std::to_string(s.v_dim));
     }
-    scratch = std::max(scratch, attend_scratch_floats(kTileRows, s.k_dim, s.v_dim));
+    scratch = std::max({scratch, attend_scratch_floats(kTileRows, s.k_dim, s.v_dim),
+                        attend_list_scratch_floats(s.k_dim)});
     records = std::max(records, 2 * kTileRows * attend_record_floats(s.v_dim));
   }
   kv_config_ = config;

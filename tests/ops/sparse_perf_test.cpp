@@ -17,6 +17,8 @@ const SparseShape kReal{.n_heads = 24,
                         .index_heads = 4,
                         .index = {.dim = 128, .block_tokens = 4, .budget = 2048}};
 
+constexpr int kThreads = 2;
+
 struct Times {
   double select = 1e9, attend = 1e9;
 };
@@ -57,56 +59,75 @@ void write_step(SparseLayer& l, uint32_t n, float shared) {
   write_rows(*l.backend, l.index_q, q);
 }
 
-void report(const char* what, uint32_t n_past, uint32_t n, const Times& t, double read_roof,
-            double float_roof) {
+void report(const std::string& what, uint32_t n_past, uint32_t n, const Times& t) {
   const double blocks = n_past / 4.0;
-  const double select_flop = 2.0 * n * blocks * 4 * 128;
-  const double attend_flop = 2.0 * n * 2050.0 * 24 * 512;
+  const double select_flop = 2.0 * n * blocks * 4 * 128, attend_flop = 2.0 * n * 2050.0 * 24 * 512;
   std::printf(
-      "%-22s %8u past %4u rows: select %9.3f ms (%6.2f GB/s of %.1f; %6.1f GFLOP/s, %3.0f%%), "
-      "attend %8.3f ms (%6.1f GFLOP/s, %3.0f%%)\n",
-      what, n_past, n, t.select * 1e3, n == 1 ? blocks * 512 / t.select * 1e-9 : 0.0, read_roof,
-      select_flop / t.select * 1e-9, 100 * select_flop / t.select * 1e-9 / float_roof,
-      t.attend * 1e3, attend_flop / t.attend * 1e-9,
-      100 * attend_flop / t.attend * 1e-9 / float_roof);
+      "%-22s %8u past %4u rows: select %9.3f ms (%5.1f GB/s, %6.1f GFLOP/s), "
+      "attend %8.3f ms (%6.1f GFLOP/s)\n",
+      what.c_str(), n_past, n, t.select * 1e3, n == 1 ? blocks * 512 / t.select * 1e-9 : 0.0,
+      select_flop / t.select * 1e-9, t.attend * 1e3, attend_flop / t.attend * 1e-9);
   std::fflush(stdout);
+}
+
+struct Context {
+  SparseLayer layer;
+  std::vector<ops::PageId> pages;
+};
+
+Context make_context(uint32_t n_past, const ops::SparseSwitches& switches) {
+  const SparseOptions o{.level = best_level(host_cpu()),
+                        .type = ops::KvType::kF16,
+                        .n_threads = kThreads,
+                        .switches = switches,
+                        .max_rows = 512,
+                        .page_tokens = 64,
+                        .max_pages = n_past / 64 + 9};
+  Context c{make_sparse_layer(o, kReal), {}};
+  for (uint32_t p = 0; p < o.max_pages; ++p) c.pages.push_back(p);
+  ops::SequenceSpan span;
+  span.n_rows = n_past;
+  span.pages = c.pages;
+  const double start = seconds_now();
+  c.layer.backend->fill_random(span, 1);
+  std::printf("filled %u in %.2f s\n", n_past, seconds_now() - start);
+  write_step(c.layer, 512, 0.0f);
+  return c;
+}
+
+TEST(SparsePerf, Switches) {
+  if (!perf_enabled) GTEST_SKIP() << "times, with --perf";
+  for (const uint32_t n_past : {65536u, 262144u}) {
+    for (const ops::SparseSwitches& off :
+         {ops::SparseSwitches{}, ops::SparseSwitches{.keep_pooled = false},
+          ops::SparseSwitches{.attend_selected = false},
+          ops::SparseSwitches{.select_blocks = false}}) {
+      Context c = make_context(n_past, off);
+      const Times t = time_step(c.layer, c.pages, n_past, 1, 8);
+      std::printf(
+          "keep pooled %d, attend selected %d, select blocks %d: %u past, select %.3f ms, "
+          "attend %.3f ms\n",
+          off.keep_pooled, off.attend_selected, off.select_blocks, n_past, t.select * 1e3,
+          t.attend * 1e3);
+    }
+  }
 }
 
 TEST(SparsePerf, RealShape) {
   if (!perf_enabled) GTEST_SKIP() << "times, with --perf";
-  const int n_threads = 2;
-  // The machine may be shared: the best of several.
-  ops::Roofs roofs;
+  double read = 0;  // the machine may be shared: the best of several
   for (int i = 0; i < 6; ++i) {
-    const ops::Roofs r = cpu::measure_roofs(best_level(host_cpu()), n_threads, 512u << 20);
-    roofs.read_bytes_per_s = std::max(roofs.read_bytes_per_s, r.read_bytes_per_s);
-    roofs.float_ops_per_s = std::max(roofs.float_ops_per_s, r.float_ops_per_s);
+    read = std::max(
+        read, cpu::measure_roofs(best_level(host_cpu()), kThreads, 512u << 20).read_bytes_per_s);
   }
-  std::printf("roofs: read %.1f GB/s, float %.0f GFLOP/s\n", roofs.read_bytes_per_s * 1e-9,
-              roofs.float_ops_per_s * 1e-9);
+  std::printf("reading: %.1f GB/s\n", read * 1e-9);
   for (const uint32_t n_past : {65536u, 262144u, 1048576u}) {
-    SparseOptions o{.level = best_level(host_cpu()),
-                    .type = ops::KvType::kF16,
-                    .n_threads = n_threads,
-                    .switches = {},
-                    .max_rows = 512,
-                    .page_tokens = 64,
-                    .max_pages = n_past / 64 + 9};
-    SparseLayer l = make_sparse_layer(o, kReal);
-    std::vector<ops::PageId> pages;
-    for (uint32_t p = 0; p < o.max_pages; ++p) pages.push_back(p);
-    ops::SequenceSpan span;
-    span.n_rows = n_past;
-    span.pages = pages;
-    const double start = seconds_now();
-    l.backend->fill_random(span, 1);
-    std::printf("filled %u in %.2f s\n", n_past, seconds_now() - start);
-    write_step(l, 512, 0.0f);
-    report("decode", n_past, 1, time_step(l, pages, n_past, 1, 40), roofs.read_bytes_per_s * 1e-9,
-           roofs.float_ops_per_s * 1e-9);
+    Context c = make_context(n_past, {});
+    SparseLayer& l = c.layer;
+    const std::vector<ops::PageId>& pages = c.pages;
+    report("decode", n_past, 1, time_step(l, pages, n_past, 1, 40));
     if (n_past > 262144u) continue;
-    report("prefill, random", n_past, 512, time_step(l, pages, n_past, 512, 5),
-           roofs.read_bytes_per_s * 1e-9, roofs.float_ops_per_s * 1e-9);
+    report("prefill, random", n_past, 512, time_step(l, pages, n_past, 512, 5));
     for (const float shared : {0.8f, 0.95f}) {
       write_step(l, 512, shared);
       const Times t = time_step(l, pages, n_past, 512, 5);
@@ -115,8 +136,7 @@ TEST(SparsePerf, RealShape) {
         for (const uint32_t p : l.backend->selected_positions(1, 100 + r)) all.insert(p / 4);
       }
       const std::string name = "prefill, alike " + std::to_string(all.size() * 100 / 512) + "%/5";
-      report(name.c_str(), n_past, 512, t, roofs.read_bytes_per_s * 1e-9,
-             roofs.float_ops_per_s * 1e-9);
+      report(name, n_past, 512, t);
     }
   }
 }
