@@ -228,7 +228,7 @@ void CpuBackend::attend_partition(const AttendCall& call, const AttendUnit& unit
   a.record_head_stride = call.record_floats;
   a.record_query_stride = call.record_floats * call.group;
   a.scratch = attend_scratch(thread);
-  kernels_.attend[static_cast<size_t>(kv_config_.type)](a);
+  attend_run(a, {});
 }
 
 namespace {

@@ -254,6 +254,7 @@ class CpuBackend final : public ops::Backend {
   // are read from the second-level cache.
   static constexpr int64_t kListTileRows = 8;
   static constexpr int64_t kMaxGroup = 64;  // query heads of a K/V head
+  void attend_run(const AttendArgs& a, std::span<const KvRun> next) const;
   int32_t list_runs(const ListCall& call, const ListPart& part, KvRun* runs);
   void attend_list_part(const ListCall& call, const ListPart& part, std::span<const KvRun> runs,
                         std::span<const KvRun> next, float* records, int thread);

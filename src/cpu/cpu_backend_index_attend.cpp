@@ -73,8 +73,7 @@ void CpuBackend::attend_list_part(const ListCall& call, const ListPart& part,
                                   float* records, int thread) {
   int32_t n_keys = 0;
   for (const KvRun& run : runs) n_keys += run.n;
-  AttendListArgs args;
-  AttendArgs& a = args.partition;
+  AttendArgs a;
   a.q = call.q->row(part.row) + int64_t{part.kv_head} * call.group * call.k_dim;
   a.q_query_stride = call.q->stride;
   a.q_head_stride = call.k_dim;
@@ -90,12 +89,16 @@ void CpuBackend::attend_list_part(const ListCall& call, const ListPart& part,
   a.record_head_stride = call.record_floats;
   a.record_query_stride = call.record_floats * call.group;
   a.scratch = attend_scratch(thread);
-  args.next = next.data();
-  args.n_next = static_cast<int32_t>(next.size());
+  attend_run(a, next);
+}
+
+// One call of attend, by the kernel for one query's list where there is one: equal bits.
+void CpuBackend::attend_run(const AttendArgs& a, std::span<const KvRun> next) const {
   const auto type = static_cast<size_t>(kv_config_.type);
-  if (index_kernels_.attend_list[type] != nullptr && call.group % kListHeads == 0 &&
-      call.k_dim % 32 == 0 && call.v_dim % 32 == 0) {
-    index_kernels_.attend_list[type](args);
+  if (a.n_queries == 1 && index_kernels_.attend_list[type] != nullptr &&
+      a.n_heads % kListHeads == 0 && a.k_dim % 32 == 0 && a.v_dim % 32 == 0) {
+    // Such a query sees all of its runs.
+    index_kernels_.attend_list[type]({a, next.data(), static_cast<int32_t>(next.size())});
   } else {
     kernels_.attend[type](a);
   }

@@ -122,8 +122,8 @@ TEST_P(Sparse, EqualsAttendWhereEverythingIsSelected) {
 }
 
 TEST_P(Sparse, GivesTheSameBitsHoweverTheStepIsMade) {
-  const SparseShape s{.n_heads = 4,
-                      .n_kv_heads = 2,
+  const SparseShape s{.n_heads = 12,
+                      .n_kv_heads = 1,
                       .head_dim = 32,
                       .index_heads = 3,
                       .index = {.dim = 32, .block_tokens = 4, .budget = 288}};
@@ -372,7 +372,8 @@ TEST(SparseLevels, Avx2AndAvx512GiveTheSameBits) {
         give_memory(l, x);
         SparseResult r;
         run_sparse_parts(l, {{&x, 0, 500, &r}});
-        run_sparse_parts(l, {{&x, 500, 759, &r}});
+        run_sparse_parts(l, {{&x, 500, 501, &r}});  // dense, one query
+        run_sparse_parts(l, {{&x, 501, 759, &r}});
         run_sparse_parts(l, {{&x, 759, 760, &r}});
         results.push_back(std::move(r));
       }
