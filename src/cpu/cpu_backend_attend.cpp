@@ -46,7 +46,8 @@ Status CpuBackend::set_kv(const ops::KvConfig& config) {
       return unsupported("K/V type q8_0 needs heads of a multiple of 32 values, the model has " +
                          std::to_string(s.k_dim) + " and " + std::to_string(s.v_dim));
     }
-    scratch = std::max(scratch, attend_scratch_floats(kTileRows, s.k_dim, s.v_dim));
+    scratch = std::max({scratch, attend_scratch_floats(kTileRows, s.k_dim, s.v_dim),
+                        attend_list_scratch_floats(s.k_dim)});
     records = std::max(records, 2 * kTileRows * attend_record_floats(s.v_dim));
   }
   kv_config_ = config;
@@ -227,7 +228,7 @@ void CpuBackend::attend_partition(const AttendCall& call, const AttendUnit& unit
   a.record_head_stride = call.record_floats;
   a.record_query_stride = call.record_floats * call.group;
   a.scratch = attend_scratch(thread);
-  kernels_.attend[static_cast<size_t>(kv_config_.type)](a);
+  attend_run(a, {});
 }
 
 namespace {

@@ -223,6 +223,7 @@ class CpuBackend final : public ops::Backend {
     int64_t first_record;     // where there are several ranges
   };
   struct ListCall;    // cpu_backend_index_attend.cpp
+  struct ListPart;    // the same
   struct ViewRows;    // cpu_backend_vision.cpp
   struct ViewTile;    // the same
   struct AttendCall;  // what all units of one attend share; cpu_backend_attend.cpp
@@ -322,9 +323,22 @@ class CpuBackend final : public ops::Backend {
     return select_records_.data() + i * (2 * int64_t{k} + 16) * 4;
   }
   // attention (cpu_backend_index_attend.cpp),
-  void attend_list_partition(const ListCall& call, int64_t row, int32_t kv_head, int32_t partition,
-                             float* records, int thread);
-  void attend_list(const ListCall& call, int64_t row, int32_t kv_head, int thread);
+  // Queries that walk their lists side by side: their partitions, where they are the same blocks,
+  // are read from the second-level cache.
+  static constexpr int64_t kListTileRows = 8;
+  static constexpr int64_t kMaxGroup = 64;  // query heads of a K/V head
+  void attend_run(const AttendArgs& a, std::span<const KvRun> next) const;
+  int32_t list_runs(const ListCall& call, const ListPart& part, KvRun* runs);
+  void attend_list_part(const ListCall& call, const ListPart& part, std::span<const KvRun> runs,
+                        std::span<const KvRun> next, float* records, int thread);
+  template <typename PartOf, typename Fn>
+  void walk_list_parts(const ListCall& call, int64_t begin, int64_t end, const PartOf& part_of,
+                       const Fn& fn);
+  void attend_list_tile(const ListCall& call, std::span<const uint32_t> tile, int32_t kv_head,
+                        int thread);
+  float* list_records(int thread) {
+    return reinterpret_cast<float*>(list_records_.data() + thread * list_records_stride_);
+  }
   int32_t n_list_partitions(const ListCall& call, int64_t row) const;
   void finish_list(const ListCall& call, int64_t row, int32_t kv_head, const float* totals);
   void attend_lists_split(const ListCall& call, std::span<const uint32_t> rows_of_lists);
@@ -417,6 +431,8 @@ class CpuBackend final : public ops::Backend {
   std::vector<Selection> selections_;       // per K/V layer
   uint64_t select_scratch_stride_ = 0;
   MappedBuffer select_scratch_, select_records_;
+  uint64_t list_records_stride_ = 0;
+  MappedBuffer list_records_;
   std::vector<SelectUnit> select_units_;
   // Where pooled keys are not kept: cosines and sines at the first positions of blocks.
   MappedBuffer block_turns_;

@@ -14,7 +14,8 @@ namespace okibi::cpu {
 Status CpuBackend::set_index(const ops::KvConfig& config) {
   selections_.resize(config.layers.size());
   index_keys_.resize(config.layers.size());
-  int64_t largest_k = 0, largest_dim = 0, smallest_block = config.page_tokens;
+  int64_t largest_k = 0, largest_dim = 0, largest_v_dim = 0;
+  int64_t smallest_block = config.page_tokens;
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const ops::IndexShape& shape = config.layers[i].index;
     index_keys_[i].kv_layer = -1;  // not seen yet
@@ -30,6 +31,7 @@ Status CpuBackend::set_index(const ops::KvConfig& config) {
     selections_[i].n_blocks = shape.budget / shape.block_tokens;
     largest_k = std::max<int64_t>(largest_k, selections_[i].n_blocks);
     largest_dim = std::max<int64_t>(largest_dim, shape.dim);
+    largest_v_dim = std::max<int64_t>(largest_v_dim, config.layers[i].v_dim);
     smallest_block = std::min<int64_t>(smallest_block, shape.block_tokens);
   }
   if (largest_k == 0) return ok_status();
@@ -37,6 +39,13 @@ Status CpuBackend::set_index(const ops::KvConfig& config) {
                             .with_context("pooled index keys"));
   OKIBI_RETURN_IF_ERROR(
       grow(raw_keys_, kv_layout_.raw_bytes + kReadPast, true).with_context("index keys"));
+  // Totals of a tile of queries, and the record that comes next to one of them.
+  list_records_stride_ = align_up(static_cast<uint64_t>((kListTileRows + 1) * kMaxGroup *
+                                                        attend_record_floats(largest_v_dim) * 4),
+                                  4096) +
+                         64;
+  OKIBI_RETURN_IF_ERROR(
+      grow(list_records_, list_records_stride_ * static_cast<uint64_t>(pool_.n_threads()), false));
   return set_index_scratch(largest_k, largest_dim, smallest_block);
 }
 

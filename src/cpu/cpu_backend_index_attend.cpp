@@ -8,6 +8,11 @@
 
 namespace okibi::cpu {
 
+struct CpuBackend::ListPart {
+  int64_t row;
+  int32_t kv_head, partition;
+};
+
 struct CpuBackend::ListCall {
   const RowsBuffer* q;
   RowsBuffer* out;
@@ -29,19 +34,17 @@ int64_t list_length(uint32_t n, int64_t n_blocks, int64_t block_tokens) {
 
 }  // namespace
 
-// The records of one query and K/V head for one partition of the query's list.
-void CpuBackend::attend_list_partition(const ListCall& call, int64_t row, int32_t kv_head,
-                                       int32_t partition, float* records, int thread) {
-  const ops::SequenceSpan& s = plan_->sequences[plan_->row_sequence[static_cast<size_t>(row)]];
+// The runs of keys and values in one partition of a query's list; their number.
+int32_t CpuBackend::list_runs(const ListCall& call, const ListPart& part, KvRun* runs) {
+  const ops::SequenceSpan& s = plan_->sequences[plan_->row_sequence[static_cast<size_t>(part.row)]];
   const ops::KvLayerLayout& layout = kv_layout_.layers[static_cast<size_t>(call.kv_layer)];
   const int64_t page_tokens = kv_config_.page_tokens, block_tokens = call.block_tokens;
   const int64_t n_blocks = call.selection->n_blocks;
-  const uint32_t n = call.selection->n_positions[static_cast<size_t>(row)];
-  const uint32_t* blocks = call.selection->blocks.data() + row * n_blocks;
+  const uint32_t n = call.selection->n_positions[static_cast<size_t>(part.row)];
+  const uint32_t* blocks = call.selection->blocks.data() + part.row * n_blocks;
   const int64_t open = n / block_tokens * block_tokens;
-  const int64_t begin = int64_t{partition} * kAttendPartition;
+  const int64_t begin = int64_t{part.partition} * kAttendPartition;
   const int64_t end = std::min(begin + kAttendPartition, list_length(n, n_blocks, block_tokens));
-  KvRun runs[kAttendPartition];
   int32_t n_runs = 0;
   int64_t next = -1;  // the position behind the last run
   for (int64_t e = begin; e < end;) {
@@ -53,7 +56,7 @@ void CpuBackend::attend_list_partition(const ListCall& call, int64_t row, int32_
       runs[n_runs - 1].n += static_cast<int32_t>(count);
     } else {
       const uint8_t* base = page(s.pages[static_cast<size_t>(position / page_tokens)]);
-      const auto r = static_cast<uint64_t>(kv_head * page_tokens + in_page);
+      const auto r = static_cast<uint64_t>(part.kv_head * page_tokens + in_page);
       runs[n_runs++] = {base + layout.k_offset + r * layout.k_row_bytes,
                         base + layout.v_offset + r * layout.v_row_bytes,
                         static_cast<int32_t>(count)};
@@ -61,9 +64,17 @@ void CpuBackend::attend_list_partition(const ListCall& call, int64_t row, int32_
     next = position + count;
     e += count;
   }
-  const auto n_keys = static_cast<int32_t>(end - begin);
+  return n_runs;
+}
+
+// The records of one part; `next` is what follows on this thread and is asked for early.
+void CpuBackend::attend_list_part(const ListCall& call, const ListPart& part,
+                                  std::span<const KvRun> runs, std::span<const KvRun> next,
+                                  float* records, int thread) {
+  int32_t n_keys = 0;
+  for (const KvRun& run : runs) n_keys += run.n;
   AttendArgs a;
-  a.q = call.q->row(row) + int64_t{kv_head} * call.group * call.k_dim;
+  a.q = call.q->row(part.row) + int64_t{part.kv_head} * call.group * call.k_dim;
   a.q_query_stride = call.q->stride;
   a.q_head_stride = call.k_dim;
   a.n_queries = 1;
@@ -71,30 +82,72 @@ void CpuBackend::attend_list_partition(const ListCall& call, int64_t row, int32_
   a.k_dim = call.k_dim;
   a.v_dim = call.v_dim;
   a.scale = call.scale;
-  a.runs = runs;
-  a.n_runs = n_runs;
+  a.runs = runs.data();
+  a.n_runs = static_cast<int32_t>(runs.size());
   a.n_keys = &n_keys;
   a.records = records;
   a.record_head_stride = call.record_floats;
   a.record_query_stride = call.record_floats * call.group;
   a.scratch = attend_scratch(thread);
-  kernels_.attend[static_cast<size_t>(kv_config_.type)](a);
+  attend_run(a, next);
 }
 
-// One query and K/V head, partition after partition, merged as it goes.
-void CpuBackend::attend_list(const ListCall& call, int64_t row, int32_t kv_head, int thread) {
-  const int64_t query_floats = call.record_floats * call.group;
-  float* totals = attend_scratch(thread) + attend_record_offset_;
-  float* parts = totals + query_floats;
-  const int32_t n_partitions = n_list_partitions(call, row);
-  attend_list_partition(call, row, kv_head, 0, totals, thread);
-  for (int32_t p = 1; p < n_partitions; ++p) {
-    attend_list_partition(call, row, kv_head, p, parts, thread);
-    for (int64_t i = 0; i < query_floats; i += call.record_floats) {
-      kernels_.attend_merge(totals + i, parts + i, call.v_dim);
-    }
+// One call of attend, by the kernel for one query's list where there is one: equal bits.
+void CpuBackend::attend_run(const AttendArgs& a, std::span<const KvRun> next) const {
+  const auto type = static_cast<size_t>(kv_config_.type);
+  if (a.n_queries == 1 && index_kernels_.attend_list[type] != nullptr &&
+      a.n_heads % kListHeads == 0 && a.k_dim % 32 == 0 && a.v_dim % 32 == 0) {
+    // Such a query sees all of its runs.
+    index_kernels_.attend_list[type]({a, next.data(), static_cast<int32_t>(next.size())});
+  } else {
+    kernels_.attend[type](a);
   }
-  finish_list(call, row, kv_head, totals);
+}
+
+// fn(i, runs of part i, runs of the part after it) for parts [begin, end).
+template <typename PartOf, typename Fn>
+void CpuBackend::walk_list_parts(const ListCall& call, int64_t begin, int64_t end,
+                                 const PartOf& part_of, const Fn& fn) {
+  KvRun runs[2][kAttendPartition];
+  int32_t n_runs[2] = {list_runs(call, part_of(begin), runs[0]), 0};
+  for (int64_t i = begin; i < end; ++i) {
+    const auto at = static_cast<size_t>(i - begin) % 2;
+    n_runs[1 - at] = i + 1 < end ? list_runs(call, part_of(i + 1), runs[1 - at]) : 0;
+    fn(i, std::span<const KvRun>(runs[at], static_cast<size_t>(n_runs[at])),
+       std::span<const KvRun>(runs[1 - at], static_cast<size_t>(n_runs[1 - at])));
+  }
+}
+
+// A tile of neighbouring queries and one K/V head: a partition of each before the next of any.
+// Queries of a text share most of their blocks, so those are read from memory once a tile.
+void CpuBackend::attend_list_tile(const ListCall& call, std::span<const uint32_t> tile,
+                                  int32_t kv_head, int thread) {
+  const int64_t query_floats = call.record_floats * call.group;
+  const auto n_rows = static_cast<int64_t>(tile.size());
+  float* totals = list_records(thread);
+  float* records = totals + n_rows * query_floats;
+  int32_t n_partitions = 0;
+  for (const uint32_t row : tile)
+    n_partitions = std::max(n_partitions, n_list_partitions(call, row));
+  const auto part_of = [&](int64_t i) {
+    return ListPart{tile[static_cast<size_t>(i % n_rows)], kv_head,
+                    static_cast<int32_t>(i / n_rows)};
+  };
+  walk_list_parts(call, 0, n_rows * n_partitions, part_of,
+                  [&](int64_t i, std::span<const KvRun> runs, std::span<const KvRun> next) {
+                    if (runs.empty()) return;  // this query's list is shorter
+                    float* total = totals + i % n_rows * query_floats;
+                    const bool is_first = i < n_rows;
+                    attend_list_part(call, part_of(i), runs, next, is_first ? total : records,
+                                     thread);
+                    if (is_first) return;
+                    for (int64_t f = 0; f < query_floats; f += call.record_floats) {
+                      kernels_.attend_merge(total + f, records + f, call.v_dim);
+                    }
+                  });
+  for (int64_t r = 0; r < n_rows; ++r) {
+    finish_list(call, tile[static_cast<size_t>(r)], kv_head, totals + r * query_floats);
+  }
 }
 
 int32_t CpuBackend::n_list_partitions(const ListCall& call, int64_t row) const {
@@ -120,15 +173,21 @@ void CpuBackend::attend_lists_split(const ListCall& call, std::span<const uint32
                                                 call.selection->n_blocks, call.block_tokens),
                                     kAttendPartition);
   const auto n_lists = static_cast<int64_t>(rows_of_lists.size()) * call.n_kv_heads;
-  pool_.parallel_for(n_lists * per_list, 1, [&](int64_t begin, int64_t end, int thread) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t list = i / per_list,
-                    row = rows_of_lists[static_cast<size_t>(list / call.n_kv_heads)];
-      const auto partition = static_cast<int32_t>(i % per_list);
-      if (partition >= n_list_partitions(call, row)) continue;
-      attend_list_partition(call, row, static_cast<int32_t>(list % call.n_kv_heads), partition,
-                            records + i * query_floats, thread);
-    }
+  const auto part_of = [&](int64_t i) {
+    const int64_t list = i / per_list;
+    return ListPart{rows_of_lists[static_cast<size_t>(list / call.n_kv_heads)],
+                    static_cast<int32_t>(list % call.n_kv_heads),
+                    static_cast<int32_t>(i % per_list)};
+  };
+  const int64_t n_parts = n_lists * per_list;
+  const int64_t grain = std::max<int64_t>(1, n_parts / (4 * pool_.n_threads()));
+  pool_.parallel_for(n_parts, grain, [&](int64_t begin, int64_t end, int thread) {
+    walk_list_parts(call, begin, end, part_of,
+                    [&](int64_t i, std::span<const KvRun> runs, std::span<const KvRun> next) {
+                      if (runs.empty()) return;
+                      attend_list_part(call, part_of(i), runs, next, records + i * query_floats,
+                                       thread);
+                    });
   });
   pool_.parallel_for(n_lists, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t list = begin; list < end; ++list) {
@@ -182,10 +241,17 @@ void CpuBackend::attend_selected(int32_t kv_layer, ops::Rows q, int32_t n_heads,
       record_bytes <= attend_records_.size()) {
     return attend_lists_split(call, list_rows_);
   }
-  pool_.parallel_for(n_lists, 1, [&](int64_t begin, int64_t end, int thread) {
+  // Rows of a tile are neighbours in list_rows_, if not always in one sequence.
+  int64_t tile = kListTileRows;
+  while (tile > 1 && n_lists / tile < 4 * pool_.n_threads()) tile /= 2;
+  const auto n_rows = static_cast<int64_t>(list_rows_.size());
+  const int64_t n_tiles = ceil_div(n_rows, tile);
+  pool_.parallel_for(n_tiles * call.n_kv_heads, 1, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; ++i) {
-      attend_list(call, list_rows_[static_cast<size_t>(i / call.n_kv_heads)],
-                  static_cast<int32_t>(i % call.n_kv_heads), thread);
+      const int64_t first = i / call.n_kv_heads * tile;
+      const auto n = static_cast<size_t>(std::min(tile, n_rows - first));
+      attend_list_tile(call, std::span(list_rows_).subspan(static_cast<size_t>(first), n),
+                       static_cast<int32_t>(i % call.n_kv_heads), thread);
     }
   });
 }

@@ -9,11 +9,13 @@
 
 #include <cstdint>
 
+#include "cpu/kernel_table.h"
+
 namespace okibi::cpu {
 
 constexpr int32_t kIndexChunk = 64;     // blocks that are scored at a time
 constexpr int32_t kIndexTileRows = 64;  // query rows that share transposed keys
-constexpr int32_t kIndexAhead = 8;      // keys past a chunk that are asked for early: 4 KiB
+constexpr int32_t kIndexAhead = 32;     // keys past a chunk that are asked for early
 constexpr int32_t kMaxIndexDim = 512;
 constexpr int32_t kMaxBlockTokens = 64;
 // Keys that a tile transposes at a time, at most.
@@ -41,6 +43,20 @@ struct IndexCandidates {
   float threshold = -1.0f;
 };
 
+// Attention of one query's heads over one partition of its list; bits are those of attend.
+struct AttendListArgs {
+  AttendArgs partition;  // n_queries is 1
+  // The partition that follows on this thread: its keys are asked for while values are summed.
+  const KvRun* next = nullptr;
+  int32_t n_next = 0;
+};
+// Keys of a list are scored for this many heads at a time.
+constexpr int32_t kListHeads = 12;
+// Scores as they come, scores of each head, and queries.
+constexpr int64_t attend_list_scratch_floats(int64_t k_dim) {
+  return kListHeads * (2 * kAttendPartition + round_up_16(k_dim)) + 256;
+}
+
 struct IndexKernels {
   const char* name = nullptr;  // "avx512.index"
   // out = mean of n rows of dim floats.
@@ -54,6 +70,9 @@ struct IndexKernels {
   void (*offer)(IndexCandidates& c, const float* scores, int32_t n, uint32_t first) = nullptr;
   // Drops all but the best k, ties to the lower block.
   void (*shrink)(IndexCandidates& c) = nullptr;
+  // By K/V type, for groups of a multiple of kListHeads heads and heads of a multiple of 32
+  // values; null: the level has nothing better than attend.
+  void (*attend_list[kNKvTypes])(const AttendListArgs& args) = {};
 };
 
 namespace reference {

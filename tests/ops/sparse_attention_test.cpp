@@ -122,8 +122,8 @@ TEST_P(Sparse, EqualsAttendWhereEverythingIsSelected) {
 }
 
 TEST_P(Sparse, GivesTheSameBitsHoweverTheStepIsMade) {
-  const SparseShape s{.n_heads = 4,
-                      .n_kv_heads = 2,
+  const SparseShape s{.n_heads = 12,
+                      .n_kv_heads = 1,
                       .head_dim = 32,
                       .index_heads = 3,
                       .index = {.dim = 32, .block_tokens = 4, .budget = 288}};
@@ -270,73 +270,114 @@ TEST_P(Sparse, SelectsOfManyBlocksOverThreads) {
   }
 }
 
-// Sequences of tokens whose projections follow from token and position, appended to, forked in
-// mid-block by copying a page and the slot, dropped and continued, always equal to a fresh prefill.
+// Sequences that are appended to, forked inside a block by copying a page and the slot, dropped and
+// continued, must always equal a fresh prefill.
+struct Forest {
+  struct Live {
+    SparseSequence x;
+    int64_t n = 0;  // run so far
+  };
+  SparseLayer layer;
+  std::vector<Live> live;
+  std::mt19937 random{19};
+
+  void fork(const Live& a, uint32_t seed);
+  void step(uint32_t seed);
+  void expect_fresh(Live& a, CpuLevel level);
+};
+
+void Forest::fork(const Live& a, uint32_t seed) {
+  const SparseShape& s = a.x.shape;
+  Live b{make_sparse_sequence(s, a.x.n, seed), a.n};
+  const auto copy_rows = [&](std::vector<float>& to, const std::vector<float>& from, int64_t cols) {
+    std::copy(from.begin(), from.begin() + a.n * cols, to.begin());
+  };
+  copy_rows(b.x.q, a.x.q, s.n_heads * s.head_dim);
+  copy_rows(b.x.k, a.x.k, s.n_kv_heads * s.head_dim);
+  copy_rows(b.x.v, a.x.v, s.n_kv_heads * s.head_dim);
+  copy_rows(b.x.index_q, a.x.index_q, s.index_heads * s.index.dim);
+  copy_rows(b.x.index_k, a.x.index_k, s.index.dim);
+  const int64_t shared = a.n / kSparsePageTokens;
+  b.x.pages.assign(a.x.pages.begin(), a.x.pages.begin() + shared);
+  give_memory(layer, b.x);
+  layer.backend->copy_page(a.x.pages[static_cast<size_t>(shared)],
+                           b.x.pages[static_cast<size_t>(shared)],
+                           static_cast<int32_t>(a.n % kSparsePageTokens));
+  layer.backend->copy_slot(a.x.slot, b.x.slot);
+  live.push_back(std::move(b));
+}
+
+void Forest::step(uint32_t seed) {
+  const size_t i = random() % live.size();
+  const uint32_t action = random() % 4;
+  Live& a = live[i];
+  if (action == 0 && live.size() < 6 && a.n > 40 && a.n < a.x.n) return fork(Live(a), seed);
+  if (action == 1 && live.size() > 3) {
+    layer.free_slots.push_back(a.x.slot);
+    std::swap(a, live.back());
+    return live.pop_back();
+  }
+  if (a.n == a.x.n) return;
+  const int64_t n = std::min<int64_t>(a.x.n, a.n + 1 + random() % 11);
+  SparseResult ignored;
+  run_sparse_parts(layer, {{&a.x, a.n, n, &ignored, random() % 2 == 0}});
+  a.n = n;
+}
+
+void Forest::expect_fresh(Live& a, CpuLevel level) {
+  if (a.n == a.x.n) return;
+  SparseResult got, want, prefix;
+  run_sparse_parts(layer, {{&a.x, a.n, a.n + 1, &got}});
+  SparseLayer fresh = make_sparse_layer(options({level, ops::KvType::kF16}), a.x.shape);
+  SparseSequence x = a.x;
+  x.pages.clear();
+  give_memory(fresh, x);
+  run_sparse_parts(fresh, {{&x, 0, a.n, &prefix}});
+  run_sparse_parts(fresh, {{&x, a.n, a.n + 1, &want}});
+  EXPECT_TRUE(got == want) << "at " << a.n;
+  std::vector<float> state(kSparseStateOffset + 3 * 16 + 3), fresh_state = state;
+  layer.backend->download_slot(a.x.slot, state);
+  fresh.backend->download_slot(x.slot, fresh_state);
+  EXPECT_EQ(state, fresh_state);
+}
+
 TEST_P(Sparse, ForksAndReturnsEqualAFreshPrefill) {
   if (GetParam().type != ops::KvType::kF16) return;
-  const SparseShape s;
   for (const bool keep_pooled : {true, false}) {
     SparseOptions o = options(GetParam());
     o.switches.keep_pooled = keep_pooled;
-    SparseLayer l = make_sparse_layer(o, s);
-    std::mt19937 random(19);
-    struct Live {
-      SparseSequence x;
-      int64_t n = 0;  // run so far
-    };
-    std::vector<Live> live(1);
-    live[0].x = make_sparse_sequence(s, 400, 20);
-    give_memory(l, live[0].x);
-    const auto copy_rows = [](std::vector<float>& to, const std::vector<float>& from, int64_t n) {
-      std::copy(from.begin(), from.begin() + n, to.begin());
-    };
-    for (int step = 0; step < 120; ++step) {
-      Live& a = live[random() % live.size()];
-      const int action = static_cast<int>(random() % 4);
-      if (action == 0 && live.size() < 6 && a.n > 40) {
-        Live b;
-        b.n = a.n;
-        b.x = make_sparse_sequence(s, 400, 100 + static_cast<uint32_t>(step) * 7);
-        copy_rows(b.x.q, a.x.q, a.n * s.n_heads * s.head_dim);
-        copy_rows(b.x.k, a.x.k, a.n * s.n_kv_heads * s.head_dim);
-        copy_rows(b.x.v, a.x.v, a.n * s.n_kv_heads * s.head_dim);
-        copy_rows(b.x.index_q, a.x.index_q, a.n * s.index_heads * s.index.dim);
-        copy_rows(b.x.index_k, a.x.index_k, a.n * s.index.dim);
-        const int64_t shared = a.n / kSparsePageTokens;
-        b.x.pages.assign(a.x.pages.begin(), a.x.pages.begin() + shared);
-        give_memory(l, b.x);
-        l.backend->copy_page(a.x.pages[static_cast<size_t>(shared)],
-                             b.x.pages[static_cast<size_t>(shared)],
-                             static_cast<int32_t>(a.n % kSparsePageTokens));
-        l.backend->copy_slot(a.x.slot, b.x.slot);
-        live.push_back(std::move(b));
-      } else if (action == 1 && live.size() > 3) {
-        l.free_slots.push_back(a.x.slot);
-        std::swap(a, live.back());
-        live.pop_back();
-      } else if (a.n < a.x.n) {
-        const int64_t n = std::min<int64_t>(a.x.n, a.n + 1 + random() % 11);
-        SparseResult ignored;
-        run_sparse_parts(l, {{&a.x, a.n, n, &ignored, random() % 2 == 0}});
-        a.n = n;
+    Forest forest{make_sparse_layer(o, {}), {}};
+    forest.live.push_back({make_sparse_sequence({}, 400, 20), 0});
+    give_memory(forest.layer, forest.live[0].x);
+    for (uint32_t i = 0; i < 150; ++i) forest.step(100 + 7 * i);
+    EXPECT_GT(forest.live.size(), 2u);
+    for (Forest::Live& a : forest.live) forest.expect_fresh(a, GetParam().level);
+  }
+}
+
+// Groups of 12 heads have a kernel of their own at avx512; at avx2 attend's serves them.
+TEST(SparseLevels, Avx2AndAvx512GiveTheSameBits) {
+  if (best_level(host_cpu()) < CpuLevel::kAvx512) GTEST_SKIP() << "this host has no avx512 level";
+  for (const int32_t head_dim : {32, 96, 256}) {
+    const SparseShape s{.n_heads = 24,
+                        .n_kv_heads = 2,
+                        .head_dim = head_dim,
+                        .index_heads = 4,
+                        .index = {.dim = 128, .block_tokens = 4, .budget = 600}};
+    for (const ops::KvType type : {ops::KvType::kF32, ops::KvType::kF16, ops::KvType::kQ8_0}) {
+      std::vector<SparseResult> results;
+      for (const CpuLevel level : {CpuLevel::kAvx2, CpuLevel::kAvx512}) {
+        SparseLayer l = make_sparse_layer(options({level, type}, 2), s);
+        SparseSequence x = make_sparse_sequence(s, 760, 22);
+        give_memory(l, x);
+        SparseResult r;
+        run_sparse_parts(l, {{&x, 0, 500, &r}});
+        run_sparse_parts(l, {{&x, 500, 501, &r}});  // dense, one query
+        run_sparse_parts(l, {{&x, 501, 759, &r}});
+        run_sparse_parts(l, {{&x, 759, 760, &r}});
+        results.push_back(std::move(r));
       }
-    }
-    for (Live& a : live) {
-      if (a.n == a.x.n) continue;
-      SparseResult got;
-      run_sparse_parts(l, {{&a.x, a.n, a.n + 1, &got}});
-      SparseLayer fresh = make_sparse_layer(options(GetParam()), s);
-      SparseSequence x = a.x;
-      x.pages.clear();
-      give_memory(fresh, x);
-      SparseResult want, prefix;
-      run_sparse_parts(fresh, {{&x, 0, a.n, &prefix}});
-      run_sparse_parts(fresh, {{&x, a.n, a.n + 1, &want}});
-      EXPECT_TRUE(got == want) << "at " << a.n;
-      std::vector<float> state(kSparseStateOffset + 3 * 16 + 3), fresh_state = state;
-      l.backend->download_slot(a.x.slot, state);
-      fresh.backend->download_slot(x.slot, fresh_state);
-      EXPECT_EQ(state, fresh_state);
+      EXPECT_TRUE(results[0] == results[1]) << head_dim << " " << ops::kv_type_name(type);
     }
   }
 }

@@ -15,12 +15,6 @@ constexpr int32_t kMaxRows = 64;  // query rows of a call
 // this many bytes ahead are asked for early (about 150 ns at 20 GB/s).
 constexpr int64_t kPrefetchBytes = 3072;
 
-inline void prefetch_row(const uint8_t* row, int64_t n_bytes) {
-  for (int64_t i = 0; i < n_bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(row + i), _MM_HINT_T0);
-  }
-}
-
 // Dot products of kRows query rows with 16 / kRows keys: 16 accumulators, reduced together. Lane
 // r * kKeys + i of the result belongs to row r and key i.
 template <int kType, int kRows>
@@ -120,25 +114,6 @@ void accumulate_direct_rows(const Partition& p, int32_t begin, int32_t end, cons
   for (; c < p.v_chunks; ++c) accumulate_direct<kType, kRows, 1>(p, begin, end, scores, c, o);
 }
 
-// Turns the first n scores into weights; the record's m and l.
-void softmax_row(float* scores, int32_t n, float* record) {
-  __m512 largest = _mm512_set1_ps(-__builtin_inff());
-  for (int32_t j = 0; j < n; j += 16) {
-    largest = _mm512_mask_max_ps(largest, tail_mask(j, n), largest, _mm512_load_ps(scores + j));
-  }
-  const float m = _mm512_reduce_max_ps(largest);
-  const __m512 shift = _mm512_set1_ps(m);
-  __m512 l = _mm512_setzero_ps();
-  for (int32_t j = 0; j < n; j += 16) {
-    const __m512 e = exp_nonpositive(_mm512_sub_ps(_mm512_load_ps(scores + j), shift));
-    const __m512 weights = _mm512_maskz_mov_ps(tail_mask(j, n), e);
-    _mm512_store_ps(scores + j, weights);
-    l = _mm512_add_ps(l, weights);
-  }
-  record[0] = m;
-  record[1] = sum_lanes(l);
-}
-
 template <int kType>
 void attend_direct(const Partition& p, float scale, const int32_t* n_keys, float* const* o) {
   for (int32_t r = 0; r < p.n_rows;) {
@@ -162,18 +137,6 @@ void attend_direct(const Partition& p, float scale, const int32_t* n_keys, float
     }
     r += n;
   }
-}
-
-template <int kType>
-void list_rows(const AttendArgs& a, Partition& p) {
-  for (int32_t i = 0; i < a.n_runs; ++i) {
-    const KvRun& run = a.runs[i];
-    for (int32_t j = 0; j < run.n; ++j, ++p.n) {
-      p.k[p.n] = run.k + j * row_size<kType>(a.k_dim);
-      p.v[p.n] = run.v + j * row_size<kType>(a.v_dim);
-    }
-  }
-  for (int32_t j = 0; j < 16; ++j) p.k[p.n + j] = p.k[p.n - 1];
 }
 
 // Copies the queries, zero-padded to whole vectors, and clears the records' sums.

@@ -1,5 +1,5 @@
 // Reading stored keys and values as vectors, and the sums of 16 lanes of 16 vectors at once, for
-// the two forms of attention of this level (attend.cpp, attend_tile.h).
+// the forms of attention of this level (attend.cpp, attend_tile.h, attend_list.cpp).
 #pragma once
 
 #include "cpu/kernel_table.h"
@@ -77,7 +77,7 @@ inline void transpose_16(__m512* v) {
 // group) with how much of the partition each sees.
 struct Partition {
   const uint8_t* k[kAttendPartition + 16];  // the last one repeated
-  const uint8_t* v[kAttendPartition];
+  const uint8_t* v[kAttendPartition + 16];
   int32_t n = 0;
   int32_t n_rows = 0;  // query rows
   int64_t k_dim = 0, v_dim = 0;
@@ -90,6 +90,46 @@ struct Partition {
   __mmask16 k_mask(int64_t c) const { return c + 1 == k_chunks ? k_tail : __mmask16{0xffff}; }
   __mmask16 v_mask(int64_t c) const { return c + 1 == v_chunks ? v_tail : __mmask16{0xffff}; }
 };
+
+template <int kType>
+inline void list_rows(const AttendArgs& a, Partition& p) {
+  for (int32_t i = 0; i < a.n_runs; ++i) {
+    const KvRun& run = a.runs[i];
+    for (int32_t j = 0; j < run.n; ++j, ++p.n) {
+      p.k[p.n] = run.k + j * row_size<kType>(a.k_dim);
+      p.v[p.n] = run.v + j * row_size<kType>(a.v_dim);
+    }
+  }
+  for (int32_t j = 0; j < 16; ++j) {
+    p.k[p.n + j] = p.k[p.n - 1];
+    p.v[p.n + j] = p.v[p.n - 1];
+  }
+}
+
+// Turns the first n scores into weights; the record's m and l.
+[[maybe_unused]] inline void softmax_row(float* scores, int32_t n, float* record) {
+  __m512 largest = _mm512_set1_ps(-__builtin_inff());
+  for (int32_t j = 0; j < n; j += 16) {
+    largest = _mm512_mask_max_ps(largest, tail_mask(j, n), largest, _mm512_load_ps(scores + j));
+  }
+  const float m = _mm512_reduce_max_ps(largest);
+  const __m512 shift = _mm512_set1_ps(m);
+  __m512 l = _mm512_setzero_ps();
+  for (int32_t j = 0; j < n; j += 16) {
+    const __m512 e = exp_nonpositive(_mm512_sub_ps(_mm512_load_ps(scores + j), shift));
+    const __m512 weights = _mm512_maskz_mov_ps(tail_mask(j, n), e);
+    _mm512_store_ps(scores + j, weights);
+    l = _mm512_add_ps(l, weights);
+  }
+  record[0] = m;
+  record[1] = sum_lanes(l);
+}
+
+inline void prefetch_row(const uint8_t* row, int64_t n_bytes) {
+  for (int64_t i = 0; i < n_bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(row + i), _MM_HINT_T0);
+  }
+}
 
 }  // namespace
 }  // namespace okibi::cpu::avx512

@@ -1,6 +1,7 @@
 // Index kernels of this level: 2 lanes by 4 heads by 32 keys are 16 of the 32 registers, and each
 // broadcast value of a query serves two multiply-adds, so that loads do not limit them.
 #include "cpu/kernels/shared/index.h"
+#include "cpu/kernels/avx512/attend_list.h"
 #include "cpu/kernels/avx512/attend_simd.h"
 #include "cpu/kernels/avx512/lanes.h"
 
@@ -41,7 +42,9 @@ struct IndexLanes : Lanes {
 }  // namespace
 
 IndexKernels index_kernels() {
-  return make_shared_index_kernels<IndexLanes>("avx512.index");
+  IndexKernels kernels = make_shared_index_kernels<IndexLanes>("avx512.index");
+  install_attend_list(kernels);
+  return kernels;
 }
 
 }  // namespace okibi::cpu::avx512

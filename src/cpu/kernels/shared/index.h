@@ -53,12 +53,15 @@ inline void add_heads_direct(const float* q, int64_t dim, const float* const* ke
   }
 }
 
+// Keys that score_row asks for early: 4 KiB of the real model.
+constexpr int32_t kRowAhead = 8;
+
 template <class L>
 void index_score_row(const IndexScoreArgs& a) {
   constexpr int kKeys = L::kDirectKeys;
   for (int32_t j = 0; j < a.n_keys; j += kKeys) {
     for (int i = 0; i < kKeys; ++i) {
-      const float* ahead = a.keys[j + i + kIndexAhead];
+      const float* ahead = a.keys[j + i + kRowAhead];
       for (int32_t c = 0; c < a.dim; c += 16) L::prefetch(ahead + c);
     }
     float sums[kKeys] = {};
@@ -144,6 +147,11 @@ void index_score_tile(const IndexScoreArgs& a) {
       }
     }
     for (int32_t r = 0; r < a.n_rows; ++r) {
+      // The keys that are transposed next, some with every row.
+      const int32_t ahead_end = kWidth * (r + 1) / a.n_rows;
+      for (int32_t i = kWidth * r / a.n_rows; i < ahead_end; ++i) {
+        for (int32_t c = 0; c < a.dim; c += 16) L::prefetch(a.keys[j + kWidth + i] + c);
+      }
       const float* q = a.q + r * a.q_stride;
       typename L::V sums[kVectors];
       for (int v = 0; v < kVectors; ++v) sums[v] = L::zero();
