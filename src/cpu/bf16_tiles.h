@@ -1,6 +1,6 @@
 // Activations for products by units that take bfloat16 factors. Plain data, so ISA files may
 // include it. A pair of 16-row tiles is the unit: 32 rows, those past the last zero.
-//   chunk of 8 steps, pair of tiles, step of 32 k, part, tile: 16 rows of 32 values (1 KiB)
+//   chunk of 24 steps, pair of tiles, step of 32 k, part, tile: 16 rows of 32 values (1 KiB)
 // A step of a pair is one run of memory, and what a chunk of the product reads of a pair too. kBf16
 // has one part, the value rounded; kBf16Pair two, whose sum is the value to 16 bits: the value
 // rounded, and what that left over, rounded.
@@ -10,7 +10,7 @@
 
 namespace okibi::cpu {
 
-constexpr int64_t kBf16ChunkSteps = 8;
+constexpr int64_t kBf16ChunkSteps = 24;
 constexpr int64_t kBf16StepValues = 32;
 constexpr int64_t kBf16PairRows = 32;
 constexpr int64_t kBf16TileBytes = 1024;
@@ -23,6 +23,9 @@ constexpr bool is_bf16(ActivationFormat format) {
 }
 constexpr int64_t bf16_steps(int64_t n_in) {
   return (n_in + kBf16StepValues - 1) / kBf16StepValues;
+}
+constexpr int64_t bf16_chunks(int64_t n_in) {
+  return (bf16_steps(n_in) + kBf16ChunkSteps - 1) / kBf16ChunkSteps;
 }
 constexpr int64_t bf16_pairs(int64_t n_rows) {
   return (n_rows + kBf16PairRows - 1) / kBf16PairRows;
@@ -45,6 +48,13 @@ constexpr Bf16Run bf16_run(int64_t n_parts, int64_t n_pairs, int64_t n_in, int64
   const int64_t n_steps = bf16_chunk_steps(n_in, chunk);
   return {(chunk * kBf16ChunkSteps * n_pairs + pair * n_steps) * n_parts * 2 * kBf16TileBytes,
           n_steps};
+}
+
+// Where one step of a pair begins.
+constexpr int64_t bf16_step_offset(int64_t n_parts, int64_t n_pairs, int64_t n_in, int64_t step,
+                                   int64_t pair) {
+  return bf16_run(n_parts, n_pairs, n_in, step / kBf16ChunkSteps, pair).offset +
+         step % kBf16ChunkSteps * n_parts * 2 * kBf16TileBytes;
 }
 
 }  // namespace okibi::cpu

@@ -146,13 +146,33 @@ Result<ops::Rows> CpuBackend::add_rows(int64_t max_rows, int64_t cols) {
   buffer.cols = cols;
   buffer.stride = padded_stride(cols, sizeof(float));
   uint64_t n_bytes = 0;
-  if (!checked_mul(static_cast<uint64_t>(max_rows), static_cast<uint64_t>(buffer.stride) * 4,
+  // From 16 rows on the same memory has room for them as bfloat16 tiles (feed_forward).
+  const int64_t n_allocated = std::max<int64_t>(max_rows, kBf16PairRows / 2);
+  if (!checked_mul(static_cast<uint64_t>(n_allocated), static_cast<uint64_t>(buffer.stride) * 4,
                    &n_bytes)) {
     return resource_exhausted(fmt::format("activations of {} x {} do not fit", max_rows, cols));
   }
-  OKIBI_RETURN_IF_ERROR(grow(buffer.memory, n_bytes + kReadPast, /*huge=*/false));
+  OKIBI_RETURN_IF_ERROR(grow(buffer.memory, n_bytes + kReadPast, /*huge=*/true));
   max_rows_ = std::max(max_rows_, max_rows);
   OKIBI_RETURN_IF_ERROR(reserve_scratch());
+  rows_.push_back(std::move(buffer));
+  return ops::Rows{static_cast<int32_t>(rows_.size() - 1), cols};
+}
+
+Result<ops::Rows> CpuBackend::add_input_rows(int64_t max_rows, int64_t cols,
+                                             std::span<const ops::Weight> readers) {
+  for (const ops::Weight w : readers) {
+    CHECK(w.n_in == cols, "%s reads rows of %lld", weight(w).name.c_str(),
+          static_cast<long long>(cols));
+    if (weight(w).kernels->activation != ActivationFormat::kBf16) return add_rows(max_rows, cols);
+  }
+  RowsBuffer buffer;
+  buffer.max_rows = max_rows;
+  buffer.cols = cols;
+  buffer.is_rounded = true;
+  OKIBI_RETURN_IF_ERROR(grow(buffer.memory,
+                             static_cast<uint64_t>(bf16_tiles_bytes(1, max_rows, cols)),
+                             /*huge=*/true));
   rows_.push_back(std::move(buffer));
   return ops::Rows{static_cast<int32_t>(rows_.size() - 1), cols};
 }
@@ -196,17 +216,22 @@ const std::vector<float>& CpuBackend::vector(ops::Vector v) const {
         vectors_.size());
   return vectors_[static_cast<size_t>(v.id)];
 }
-const CpuBackend::RowsBuffer& CpuBackend::rows(ops::Rows r) const {
+CpuBackend::RowsBuffer& CpuBackend::any_rows(ops::Rows r) {
   CHECK(r.id >= 0 && static_cast<size_t>(r.id) < rows_.size(), "rows %d of %zu", r.id,
         rows_.size());
   return rows_[static_cast<size_t>(r.id)];
 }
 CpuBackend::RowsBuffer& CpuBackend::rows(ops::Rows r) {
-  return const_cast<RowsBuffer&>(std::as_const(*this).rows(r));
+  RowsBuffer& buffer = any_rows(r);
+  CHECK(!buffer.is_rounded, "rows %d are for products only", r.id);
+  return buffer;
+}
+const CpuBackend::RowsBuffer& CpuBackend::rows(ops::Rows r) const {
+  return const_cast<CpuBackend*>(this)->rows(r);
 }
 
 CpuBackend::RowsBuffer& CpuBackend::output(ops::Rows out, int64_t n_rows, int64_t cols) {
-  RowsBuffer& buffer = rows(out);
+  RowsBuffer& buffer = any_rows(out);
   CHECK(buffer.cols == cols && n_rows <= buffer.max_rows,
         "rows %d holds %lld x %lld, the operation writes %lld x %lld", out.id,
         static_cast<long long>(buffer.max_rows), static_cast<long long>(buffer.cols),
@@ -257,6 +282,10 @@ void CpuBackend::set_layer(int32_t layer, const char* kind) {
 
 Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format,
                                  bool for_gemm) {
+  if (in.is_rounded) {
+    CHECK(format == ActivationFormat::kBf16, "rounded rows for another format");
+    return bf16_activations(in.memory.data(), n_rows);
+  }
   Activations a;
   a.x = in.row(0);
   a.x_stride = in.stride;
@@ -299,13 +328,15 @@ Activations CpuBackend::round_to_bf16(const RowsBuffer& in, int64_t n_rows,
   uint8_t* tiles = buffer.data();
   CHECK(static_cast<uint64_t>(bf16_tiles_bytes(n_parts, n_rows, in.cols)) <= buffer.size(),
         "%lld rows of %lld", static_cast<long long>(n_rows), static_cast<long long>(in.cols));
-  pool_.parallel_for(n_pairs, 1, [&](int64_t begin, int64_t end, int) {
-    kernels_.make_bf16_tiles(in.row(0), in.stride, n_rows, in.cols, n_parts, begin, end, tiles);
+  for_rows(n_pairs * kBf16PairRows, in.cols, [&](int64_t r, int) {
+    kernels_.round_row(r < n_rows ? in.row(r) : nullptr, in.cols, n_parts, n_pairs, r, tiles);
   });
+  return bf16_activations(tiles, n_rows);
+}
+
+Activations CpuBackend::bf16_activations(const uint8_t* tiles, int64_t n_rows) const {
   Activations a;
-  a.x = in.row(0);
-  a.x_stride = in.stride;
-  a.tiles = {tiles, kBf16PairRows, n_pairs};
+  a.tiles = {tiles, kBf16PairRows, bf16_pairs(n_rows)};
   return a;
 }
 

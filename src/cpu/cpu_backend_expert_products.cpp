@@ -207,7 +207,7 @@ void CpuBackend::run_wave(ExpertWave& wave) {
               : group_rows(group, wave.rows[f], format, work.config.d_model, wave.first);
       RowsBuffer& out = w == wave.gate ? work.gate : work.up;
       work.products.push_back(
-          {{w, input, out.row(place), out.stride, group.expert}, group.n_pairs, 0});
+          {{w, input, out.row(place), out.stride, {}, group.expert}, group.n_pairs, 0});
     }
   }
   run_expert_products();
@@ -218,7 +218,7 @@ void CpuBackend::run_wave(ExpertWave& wave) {
     const Activations input = group_rows(group, wave.rows[static_cast<size_t>(format)], format,
                                          work.config.d_ff, wave.first);
     work.products.push_back(
-        {{wave.down, input, work.results.row(group.first), work.results.stride, group.expert},
+        {{wave.down, input, work.results.row(group.first), work.results.stride, {}, group.expert},
          group.n_pairs,
          0});
   }

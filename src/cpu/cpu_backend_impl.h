@@ -24,7 +24,7 @@
 namespace okibi::cpu {
 
 // Raised whenever the arithmetic of a kernel changes, so that saved states are not mixed.
-constexpr int kKernelRevision = 2;
+constexpr int kKernelRevision = 3;
 // Kernels read whole vectors: every buffer is readable this far past its end.
 constexpr uint64_t kReadPast = 64;
 // The tallest panel of any layout.
@@ -43,6 +43,8 @@ class CpuBackend final : public ops::Backend {
   uint64_t packed_bytes(const ops::WeightSource& source) const override;
   Result<ops::Vector> add_vector(std::span<const float> values) override;
   Result<ops::Rows> add_rows(int64_t max_rows, int64_t cols) override;
+  Result<ops::Rows> add_input_rows(int64_t max_rows, int64_t cols,
+                                   std::span<const ops::Weight> readers) override;
   ops::Rope add_rope(const ops::RopeConfig& config) override;
   Status set_kv(const ops::KvConfig& config) override;
   Status set_state(const ops::StateConfig& config) override;
@@ -108,8 +110,13 @@ class CpuBackend final : public ops::Backend {
   void layer_norm(ops::Rows inout, ops::Vector bias, ops::Vector gamma, ops::Vector beta, float eps,
                   ops::Rows out) override;
   void gelu(ops::Rows inout, ops::Vector bias, ops::Gelu kind) override;
+  void feed_forward(ops::Rows in, ops::Weight up, ops::Vector bias, ops::Gelu kind,
+                    ops::Rows hidden, ops::Weight down, ops::Rows inout) override;
   void attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                    ops::Rows out) override;
+  void project_attend_view(const ops::ViewAttention& a, ops::Rows in,
+                           std::span<const ops::Weight, 3> weights, ops::Rows q, ops::Rows k,
+                           ops::Rows v, ops::Rows out) override;
   void join_rows(ops::Rows in, ops::Rows out) override;
 
  private:
@@ -125,8 +132,9 @@ class CpuBackend final : public ops::Backend {
   struct RowsBuffer {
     MappedBuffer memory;
     int64_t max_rows = 0, cols = 0;
-    int64_t stride = 0;   // floats
-    int64_t n_valid = 0;  // rows of the step that it holds now
+    int64_t stride = 0;       // floats
+    int64_t n_valid = 0;      // rows of the step that it holds now
+    bool is_rounded = false;  // holds bfloat16 tiles of one part, not floats
     float* row(int64_t r) { return reinterpret_cast<float*>(memory.data()) + r * stride; }
     const float* row(int64_t r) const {
       return reinterpret_cast<const float*>(memory.data()) + r * stride;
@@ -144,8 +152,9 @@ class CpuBackend final : public ops::Backend {
   struct Product {
     const PackedWeight* weight;
     Activations input;
-    float* out;
-    int64_t out_stride;
+    float* out = nullptr;
+    int64_t out_stride = 0;
+    RoundedOutput rounded = {};
     int64_t matrix = 0;  // of the weight's
   };
   // The pairs of one expert, and the products of all of them. A pair is a row of the step and an
@@ -232,8 +241,10 @@ class CpuBackend final : public ops::Backend {
 
   const PackedWeight& weight(ops::Weight w) const;
   const std::vector<float>& vector(ops::Vector v) const;
+  // Rows of floats; `any_rows` may be rounded.
   RowsBuffer& rows(ops::Rows r);
   const RowsBuffer& rows(ops::Rows r) const;
+  RowsBuffer& any_rows(ops::Rows r);
   // Marks `out` as holding as many rows as `in`, after checking its shape.
   RowsBuffer& output(ops::Rows out, int64_t n_rows, int64_t cols);
 
@@ -245,6 +256,8 @@ class CpuBackend final : public ops::Backend {
   // for_gemm: in tile order too, where the level wants that.
   Activations quantize(const RowsBuffer& in, int64_t n_rows, ActivationFormat format,
                        bool for_gemm);
+  // The rounded rows that `tiles` holds.
+  Activations bf16_activations(const uint8_t* tiles, int64_t n_rows) const;
   Activations round_to_bf16(const RowsBuffer& in, int64_t n_rows, ActivationFormat format);
   // n_in values into row `row` of a.
   void quantize_row(const float* x, int64_t n_in, int64_t row, const Activations& a,
@@ -359,8 +372,12 @@ class CpuBackend final : public ops::Backend {
   void attend_whole(const AttendCall& call, const AttendUnit& unit, int thread);
   void attend_split(const AttendCall& call);
   void attend_view_tile(const ViewTile& tile, int thread);
-  void attend_view_rounded(const ops::ViewAttention& attention, const ViewRows& in,
-                           const ops::SequenceSpan& view, RowsBuffer& out);
+  void pack_view(const ops::ViewAttention& attention, const ViewRows& in,
+                 const ops::SequenceSpan& view);
+  void attend_packed_view(float scale, const ops::SequenceSpan& view, RowsBuffer& out);
+  bool rounds_view(const ops::ViewAttention& a) const {
+    return a.may_round && kernels_.view_attend != nullptr && !f32_activations_;
+  }
   void spread_view_rows(const ops::ViewAttention& a, ViewRows& in);
 
   const float* conv_taps(ops::Vector kernel, int64_t d, int64_t n_taps);
@@ -447,7 +464,7 @@ class CpuBackend final : public ops::Backend {
   int64_t view_max_rows_ = 0, view_heads_ = 0, view_head_dim_ = 0;
   uint64_t view_scratch_stride_ = 0;
   MappedBuffer view_keys_, view_values_, view_scratch_;
-  MappedBuffer view_packed_keys_, view_packed_values_;  // where the level rounds
+  MappedBuffer view_packed_[3];  // rounded queries, keys and values of a view
 
   ops::StateConfig state_config_;
   uint64_t slot_floats_ = 0;  // rounded up so that slots begin on cache lines

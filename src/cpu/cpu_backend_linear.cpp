@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "cpu/activation_rows.h"
+#include "cpu/bf16_tiles.h"
 #include "cpu/cpu_backend_impl.h"
 #include "tensor/dequantize.h"
 
@@ -42,6 +43,7 @@ void CpuBackend::run_product_range(const Product& p, int64_t panel_begin, int64_
   args.out = p.out;
   args.out_stride = p.out_stride;
   args.accumulate = accumulate;
+  args.rounded = p.rounded;
   args.scratch = linear_scratch(thread);
   (uses_gemm(k, n_rows) ? k.gemm : k.gemv)(args);
 }
@@ -64,9 +66,14 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
   const int64_t height = std::max(products[0].input.tiles.height, int64_t{1});
   const int64_t rows_per_range = ceil_div(ceil_div(n_rows, n_row_ranges), height) * height;
   // Few rows: reading decides. Many rows: kernels take panels in pairs.
-  const int64_t grain = n_rows < kMinRowsPerRange
-                            ? std::max<int64_t>(1, kMinRangeBytes / n_rows * n_panels / n_bytes)
-                            : 2;
+  int64_t grain = n_rows < kMinRowsPerRange
+                      ? std::max<int64_t>(1, kMinRangeBytes / n_rows * n_panels / n_bytes)
+                      : 2;
+  // Every range of a long product brings all rows into its core's cache once more.
+  if (is_bf16(products[0].weight->kernels->activation) &&
+      bf16_chunks(products[0].weight->matrix.n_in) > 1) {
+    grain = std::max(grain, ceil_div(n_panels, pool_.n_threads()));
+  }
   const auto run_range = [&](int64_t begin, int64_t end, int thread) {
     int64_t first = 0;  // in units of (panel, row range), row ranges outermost inside a matrix
     for (const Product& p : products) {
@@ -89,7 +96,7 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
   CHECK(!weights.empty() && weights.size() == outs.size() && weights.size() <= kMaxProducts,
         "%zu weights, %zu outputs", weights.size(), outs.size());
   const LinearKernels& first = *weight(weights[0]).kernels;
-  const RowsBuffer& input = rows(in);
+  const RowsBuffer& input = any_rows(in);
   const int64_t n = input.n_valid;
   const ZoneTimer timer(*this, Zone::kLinear,
                         uses_gemm(first, n) ? first.gemm_name : first.gemv_name);
@@ -106,6 +113,7 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
     ready[f] = true;
     RowsBuffer& out = output(outs[i], n, w.matrix.n_out);
     check_single(w);
+    CHECK(!out.is_rounded, "%s: writes rounded rows", w.name.c_str());
     products[i] = {&w, formats[f], out.row(0), out.stride};
   }
   run_products({products, weights.size()}, n, /*accumulate=*/false);
@@ -113,7 +121,7 @@ void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,
 
 void CpuBackend::project_add(ops::Rows in, ops::Weight wh, ops::Rows inout) {
   const PackedWeight& w = weight(wh);
-  const RowsBuffer& input = rows(in);
+  const RowsBuffer& input = any_rows(in);
   const int64_t n = input.n_valid;
   CHECK(w.matrix.n_in == input.cols && in.id != inout.id, "%s: %lld inputs, rows have %lld",
         w.name.c_str(), static_cast<long long>(w.matrix.n_in), static_cast<long long>(input.cols));

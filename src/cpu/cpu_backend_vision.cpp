@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "cpu/bf16_tiles.h"
 #include "cpu/cpu_backend_impl.h"
 #include "cpu/view_attend.h"
 
@@ -70,8 +71,22 @@ void CpuBackend::layer_norm(ops::Rows inout, ops::Vector bias, ops::Vector gamma
         "gamma of %zu, beta of %zu, rows of %lld", g.size(), b.size(),
         static_cast<long long>(x.cols));
   RowsBuffer& y = output(out, x.n_valid, x.cols);
-  for_rows(x.n_valid, x.cols, [&](int64_t r, int) {
-    kernels_.layer_norm(x.row(r), added, g.data(), b.data(), x.cols, eps, y.row(r));
+  if (!y.is_rounded) {
+    for_rows(x.n_valid, x.cols, [&](int64_t r, int) {
+      kernels_.layer_norm(x.row(r), added, g.data(), b.data(), x.cols, eps, y.row(r));
+    });
+    return;
+  }
+  CHECK(static_cast<uint64_t>(x.cols) * sizeof(float) <= linear_scratch_stride_, "rows of %lld",
+        static_cast<long long>(x.cols));
+  const int64_t n_pairs = bf16_pairs(x.n_valid);
+  for_rows(n_pairs * kBf16PairRows, x.cols, [&](int64_t r, int thread) {
+    auto* row = reinterpret_cast<float*>(linear_scratch(thread));
+    if (r < x.n_valid) {
+      kernels_.layer_norm(x.row(r), added, g.data(), b.data(), x.cols, eps, row);
+    }
+    kernels_.round_row(r < x.n_valid ? row : nullptr, x.cols, /*n_parts=*/1, n_pairs, r,
+                       y.memory.data());
   });
 }
 
@@ -83,6 +98,40 @@ void CpuBackend::gelu(ops::Rows inout, ops::Vector bias, ops::Gelu kind) {
         static_cast<long long>(x.cols));
   const auto kernel = kind == ops::Gelu::kTanh ? kernels_.gelu_tanh : kernels_.gelu_erf;
   for_rows(x.n_valid, x.cols, [&](int64_t r, int) { kernel(x.row(r), b.data(), x.cols); });
+}
+
+void CpuBackend::feed_forward(ops::Rows in, ops::Weight up, ops::Vector bias, ops::Gelu kind,
+                              ops::Rows hidden, ops::Weight down, ops::Rows inout) {
+  const PackedWeight& first = weight(up);
+  const PackedWeight& second = weight(down);
+  const RowsBuffer& input = any_rows(in);
+  const int64_t n = input.n_valid;
+  RowsBuffer& between = output(hidden, n, up.n_out);
+  CHECK(up.n_in == input.cols && down.n_in == up.n_out && in.id != hidden.id &&
+            hidden.id != inout.id && in.id != inout.id && vector(bias).size() == size_t(up.n_out),
+        "%s, then %s", first.name.c_str(), second.name.c_str());
+  if (kind != ops::Gelu::kTanh || first.kernels->activation != ActivationFormat::kBf16 ||
+      second.kernels->activation != ActivationFormat::kBf16) {
+    project(in, {&up, 1}, {&hidden, 1});
+    gelu(hidden, bias, kind);
+    project_add(hidden, down, inout);
+    return;
+  }
+  // The first product leaves the second's input where its floats would have been.
+  const ZoneTimer timer(*this, Zone::kLinear, first.kernels->gemm_name);
+  uint8_t* tiles = between.memory.data();
+  CHECK(static_cast<uint64_t>(bf16_tiles_bytes(1, n, up.n_out)) <= between.memory.size(),
+        "%lld rows of %lld", static_cast<long long>(n), static_cast<long long>(up.n_out));
+  const Product rise{.weight = &first,
+                     .input = quantize(input, n, ActivationFormat::kBf16, /*for_gemm=*/true),
+                     .rounded = {.as = RoundedOutput::As::kGelu,
+                                 .tiles = tiles,
+                                 .bias = vector(bias).data(),
+                                 .n_pairs = bf16_pairs(n)}};
+  run_products({&rise, 1}, n, /*accumulate=*/false);
+  RowsBuffer& out = output(inout, n, down.n_out);
+  const Product fall{&second, bf16_activations(tiles, n), out.row(0), out.stride};
+  run_products({&fall, 1}, n, /*accumulate=*/true);
 }
 
 void CpuBackend::join_rows(ops::Rows in, ops::Rows out) {
@@ -116,8 +165,9 @@ Status CpuBackend::set_view_attention(int64_t max_rows, int32_t n_heads, int32_t
   if (kernels_.view_attend != nullptr) {
     const auto packed =
         static_cast<uint64_t>(n_heads * view_packed_bytes(max_rows, head_dim)) + kReadPast;
-    OKIBI_RETURN_IF_ERROR(grow(view_packed_keys_, packed, false));
-    OKIBI_RETURN_IF_ERROR(grow(view_packed_values_, packed, false));
+    for (MappedBuffer& buffer : view_packed_) {
+      OKIBI_RETURN_IF_ERROR(grow(buffer, packed, /*huge=*/true));
+    }
     scratch_bytes =
         std::max(scratch_bytes, static_cast<uint64_t>(view_scratch_bytes(max_rows, head_dim)));
   }
@@ -175,49 +225,92 @@ void CpuBackend::attend_view_tile(const ViewTile& t, int thread) {
   }
 }
 
-// The same with factors rounded to bfloat16, by units of the level: a head's keys and values are
-// packed once, then every tile of its queries meets them all.
-void CpuBackend::attend_view_rounded(const ops::ViewAttention& attention, const ViewRows& in,
-                                     const ops::SequenceSpan& view, RowsBuffer& out) {
-  const int64_t dim = view_head_dim_, n = view.n_rows;
-  const int64_t packed = view_packed_bytes(view_max_rows_, dim);
-  const float* q_bias = vector(attention.q_bias).data();
-  const float* k_bias = vector(attention.k_bias).data();
-  const float* v_bias = vector(attention.v_bias).data();
+// The same with factors rounded to bfloat16, by units of the level: all heads of a view are packed
+// once, then every tile of queries meets all keys of its head.
+void CpuBackend::pack_view(const ops::ViewAttention& attention, const ViewRows& in,
+                           const ops::SequenceSpan& view) {
+  const int64_t dim = view_head_dim_, packed = view_packed_bytes(view.n_rows, dim);
   pool_.parallel_for(view_heads_, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t h = begin; h < end; ++h) {
-      kernels_.view_attend->pack({.k = in.k.row(view.first_row) + h * dim,
+      kernels_.view_attend->pack({.q = in.q.row(view.first_row) + h * dim,
+                                  .k = in.k.row(view.first_row) + h * dim,
                                   .v = in.v.row(view.first_row) + h * dim,
+                                  .q_stride = in.q.stride,
                                   .k_stride = in.k.stride,
                                   .v_stride = in.v.stride,
-                                  .k_bias = k_bias + h * dim,
-                                  .v_bias = v_bias + h * dim,
-                                  .n_keys = n,
+                                  .q_bias = vector(attention.q_bias).data() + h * dim,
+                                  .k_bias = vector(attention.k_bias).data() + h * dim,
+                                  .v_bias = vector(attention.v_bias).data() + h * dim,
+                                  .n_rows = view.n_rows,
                                   .head_dim = dim,
-                                  .keys = view_packed_keys_.data() + h * packed,
-                                  .values = view_packed_values_.data() + h * packed});
+                                  .queries = view_packed_[0].data() + h * packed,
+                                  .keys = view_packed_[1].data() + h * packed,
+                                  .values = view_packed_[2].data() + h * packed});
     }
   });
-  const int64_t n_tiles = ceil_div(n, kViewTileQueries);
+}
+
+void CpuBackend::attend_packed_view(float scale, const ops::SequenceSpan& view, RowsBuffer& out) {
+  const int64_t dim = view_head_dim_, packed = view_packed_bytes(view.n_rows, dim);
+  const int64_t n_tiles = ceil_div(view.n_rows, kViewTileQueries);
   pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t u = begin; u < end; ++u) {
       const int64_t h = u / n_tiles, first = u % n_tiles * kViewTileQueries;
-      ViewAttendArgs a;
-      a.q = in.q.row(view.first_row + first) + h * dim;
-      a.q_bias = q_bias + h * dim;
-      a.q_stride = in.q.stride;
-      a.n_queries = std::min(kViewTileQueries, n - first);
-      a.n_keys = n;
-      a.head_dim = dim;
-      a.scale = attention.scale;
-      a.keys = view_packed_keys_.data() + h * packed;
-      a.values = view_packed_values_.data() + h * packed;
-      a.out = out.row(view.first_row + first) + h * dim;
-      a.out_stride = out.stride;
-      a.scratch = view_scratch_.data() + static_cast<uint64_t>(thread) * view_scratch_stride_;
-      kernels_.view_attend->attend(a);
+      kernels_.view_attend->attend(
+          {.queries = view_packed_[0].data() + h * packed,
+           .keys = view_packed_[1].data() + h * packed,
+           .values = view_packed_[2].data() + h * packed,
+           .n_rows = view.n_rows,
+           .head_dim = dim,
+           .first_query = first,
+           .scale = scale,
+           .out = out.row(view.first_row + first) + h * dim,
+           .out_stride = out.stride,
+           .scratch = view_scratch_.data() + static_cast<uint64_t>(thread) * view_scratch_stride_});
     }
   });
+}
+
+// Products that leave queries, keys and values where pack_view would put them; for that, a view
+// must begin a pair of tiles and a head a step, or the floats take the way over q, k and v.
+void CpuBackend::project_attend_view(const ops::ViewAttention& a, ops::Rows in,
+                                     std::span<const ops::Weight, 3> weights, ops::Rows q,
+                                     ops::Rows k, ops::Rows v, ops::Rows out) {
+  bool fits = rounds_view(a) && plan_->sequences.size() == 1 && view_head_dim_ % 32 == 0;
+  for (const ops::Weight w : weights) {
+    fits = fits && weight(w).kernels->activation == ActivationFormat::kBf16;
+  }
+  if (!fits) {
+    const ops::Rows between[] = {q, k, v};
+    project(in, weights, between);
+    attend_view(a, q, k, v, out);
+    return;
+  }
+  const RowsBuffer& input = any_rows(in);
+  const int64_t n = input.n_valid, width = view_heads_ * view_head_dim_;
+  CHECK(a.n_heads == view_heads_ && n == plan_->n_rows && n <= view_max_rows_,
+        "%lld rows, %d heads", static_cast<long long>(n), a.n_heads);
+  {
+    const ZoneTimer timer(*this, Zone::kLinear, weight(weights[0]).kernels->gemm_name);
+    const Activations rounded = quantize(input, n, ActivationFormat::kBf16, /*for_gemm=*/true);
+    const ops::Vector biases[] = {a.q_bias, a.k_bias, a.v_bias};
+    using As = RoundedOutput::As;
+    constexpr As kAs[] = {As::kQueries, As::kKeys, As::kValues};
+    Product products[3];
+    for (size_t i = 0; i < 3; ++i) {
+      const std::vector<float>& bias = vector(biases[i]);
+      CHECK(weights[i].n_in == input.cols && weights[i].n_out == width &&
+                static_cast<int64_t>(bias.size()) == width,
+            "%s: heads of %lld in all", weight(weights[i]).name.c_str(),
+            static_cast<long long>(width));
+      products[i] = {.weight = &weight(weights[i]),
+                     .input = rounded,
+                     .rounded = {kAs[i], view_packed_[i].data(), bias.data(), bf16_pairs(n)}};
+    }
+    run_products(products, n, /*accumulate=*/false);
+  }
+  const ZoneTimer timer(*this, Zone::kAttend, kernels_.view_attend->name);
+  attend_packed_view(a.scale, plan_->sequences[0], output(out, n, width));
 }
 
 // The step's keys and values with their biases, head after head, and the bias of the queries.
@@ -243,7 +336,7 @@ void CpuBackend::spread_view_rows(const ops::ViewAttention& a, ViewRows& in) {
 
 void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                              ops::Rows out) {
-  const bool rounds = a.may_round && kernels_.view_attend != nullptr && !f32_activations_;
+  const bool rounds = rounds_view(a);
   const ZoneTimer timer(*this, Zone::kAttend,
                         rounds ? kernels_.view_attend->name : kernels_.attend_name[kKvF32]);
   ViewRows in = {rows(q), rows(k), rows(v)};
@@ -258,7 +351,10 @@ void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows
   }
   RowsBuffer& result = output(out, n, width);
   if (rounds) {
-    for (const ops::SequenceSpan& s : plan_->sequences) attend_view_rounded(a, in, s, result);
+    for (const ops::SequenceSpan& s : plan_->sequences) {
+      pack_view(a, in, s);
+      attend_packed_view(a.scale, s, result);
+    }
     return;
   }
   spread_view_rows(a, in);

@@ -86,6 +86,22 @@ struct PackedMatrix {
   float scale = 1.0f;
 };
 
+// Results that go on as rounded factors of other products: result + bias as bfloat16 tiles instead
+// of floats. Of kernels whose activations are kBf16.
+struct RoundedOutput {
+  enum class As : uint8_t {
+    kFloats,  // not rounded
+    kGelu,    // gelu_tanh of it, as kBf16 activations (cpu/bf16_tiles.h)
+    kQueries,
+    kKeys,
+    kValues,  // of the heads of a view, one after another (cpu/view_attend.h)
+  };
+  As as = As::kFloats;
+  uint8_t* tiles = nullptr;
+  const float* bias = nullptr;  // (n_out)
+  int64_t n_pairs = 0;          // of all rows
+};
+
 // Computes outputs [panel_begin * panel_rows, min(n_out, panel_end * panel_rows)) of rows
 // [row_begin, row_end):  out[r * out_stride + o] = W a_r, or += when `accumulate`.
 struct ProductArgs {
@@ -96,6 +112,7 @@ struct ProductArgs {
   float* out = nullptr;
   int64_t out_stride = 0;
   bool accumulate = false;
+  RoundedOutput rounded;
   // Per-thread scratch of at least `scratch_bytes(n_in)` of the layout, 64-byte aligned.
   uint8_t* scratch = nullptr;
 };
@@ -222,11 +239,10 @@ struct KernelTable {
   void (*make_tiles)(const Activations& a, ActivationFormat format, int64_t n_rows, int64_t n_in,
                      int64_t tile_begin, int64_t tile_end, uint8_t* data) = nullptr;
 
-  // Pairs of tiles [pair_begin, pair_end) of x (n_rows, n_in), rows x_stride floats apart, into
-  // `data` (cpu/bf16_tiles.h). There where linear_bf16 is.
-  void (*make_bf16_tiles)(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in,
-                          int64_t n_parts, int64_t pair_begin, int64_t pair_end,
-                          uint8_t* data) = nullptr;
+  // Row `row` of activations in tile order (cpu/bf16_tiles.h) from n_in floats; zero where x is
+  // null. There where linear_bf16 is.
+  void (*round_row)(const float* x, int64_t n_in, int64_t n_parts, int64_t n_pairs, int64_t row,
+                    uint8_t* tiles) = nullptr;
 
   // One row each; n any positive number.
   void (*rms_norm)(const float* x, const float* gamma, int64_t n, float eps, float* out) = nullptr;

@@ -108,6 +108,10 @@ class Backend {
   virtual Result<Vector> add_vector(std::span<const float> values) = 0;
   // Activation buffer of (max_rows, cols), zero at first.
   virtual Result<Rows> add_rows(int64_t max_rows, int64_t cols) = 0;
+  // A buffer that layer_norm alone writes and products of `readers` alone read: it may be kept in
+  // the form that they take, and cannot be read back.
+  virtual Result<Rows> add_input_rows(int64_t max_rows, int64_t cols,
+                                      std::span<const Weight> readers) = 0;
   virtual Rope add_rope(const RopeConfig& config) = 0;
   // Once each, before the first step.
   virtual Status set_kv(const KvConfig& config) = 0;
@@ -251,10 +255,19 @@ class Backend {
   // inout[r] = gelu(inout[r] + bias): s (1 + tanh(sqrt(2 / pi) (s + 0.044715 s^3))) / 2 or
   // s (1 + erf(s / sqrt(2))) / 2.  In place.
   virtual void gelu(Rows inout, Vector bias, Gelu kind) = 0;
+  // inout[r] += down gelu(up in[r] + bias), where gelu's result may be rounded as the input of
+  // `down` is.  No two of in, hidden, inout are the same; afterwards `hidden` is undefined.
+  virtual void feed_forward(Rows in, Weight up, Vector bias, Gelu kind, Rows hidden, Weight down,
+                            Rows inout) = 0;
   // out[r] = softmax((q[r] + q_bias) . (K + k_bias) * scale) (V + v_bias) over all rows of the
   // row's own sequence, before and behind it. q, k, v, out (n, n_heads * head_dim), out being none
   // of the others; q is used up.
   virtual void attend_view(const ViewAttention& a, Rows q, Rows k, Rows v, Rows out) = 0;
+  // attend_view of weights[0] in, weights[1] in and weights[2] in, where the products may be
+  // rounded as attend_view rounds them. q, k, v: as attend_view takes them, undefined afterwards.
+  virtual void project_attend_view(const ViewAttention& a, Rows in,
+                                   std::span<const Weight, 3> weights, Rows q, Rows k, Rows v,
+                                   Rows out) = 0;
   // out[i] = in[output_rows[g i]], ..., in[output_rows[g i + g - 1]] one after another, with
   // g = out.cols / in.cols.  out is not in; afterwards rows of `out` count n_outputs / g.
   virtual void join_rows(Rows in, Rows out) = 0;

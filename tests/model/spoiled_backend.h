@@ -28,6 +28,10 @@ class ForwardingBackend : public ops::Backend {
   Result<ops::Rows> add_rows(int64_t max_rows, int64_t cols) override {
     return inner_->add_rows(max_rows, cols);
   }
+  Result<ops::Rows> add_input_rows(int64_t max_rows, int64_t cols,
+                                   std::span<const ops::Weight> readers) override {
+    return inner_->add_input_rows(max_rows, cols, readers);
+  }
   ops::Rope add_rope(const ops::RopeConfig& c) override { return inner_->add_rope(c); }
   Status set_kv(const ops::KvConfig& c) override { return inner_->set_kv(c); }
   Status set_state(const ops::StateConfig& c) override { return inner_->set_state(c); }
@@ -141,9 +145,18 @@ class ForwardingBackend : public ops::Backend {
     inner_->layer_norm(x, bias, g, beta, eps, out);
   }
   void gelu(ops::Rows x, ops::Vector bias, ops::Gelu kind) override { inner_->gelu(x, bias, kind); }
+  void feed_forward(ops::Rows in, ops::Weight up, ops::Vector bias, ops::Gelu kind,
+                    ops::Rows hidden, ops::Weight down, ops::Rows inout) override {
+    inner_->feed_forward(in, up, bias, kind, hidden, down, inout);
+  }
   void attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                    ops::Rows out) override {
     inner_->attend_view(a, q, k, v, out);
+  }
+  void project_attend_view(const ops::ViewAttention& a, ops::Rows in,
+                           std::span<const ops::Weight, 3> weights, ops::Rows q, ops::Rows k,
+                           ops::Rows v, ops::Rows out) override {
+    inner_->project_attend_view(a, in, weights, q, k, v, out);
   }
   void join_rows(ops::Rows in, ops::Rows out) override { inner_->join_rows(in, out); }
 

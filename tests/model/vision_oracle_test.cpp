@@ -67,7 +67,7 @@ Encoder open_encoder(const std::string& level, int n_threads, int64_t max_patche
 std::vector<float> oracle_patch(const image::View& view, const model::VisionHparams& h, int32_t y,
                                 int32_t x) {
   std::vector<float> planar(768), patch(768);
-  model::read_patch(view, h, y, x, planar.data());
+  model::PixelTable(h).read_patch(view, y, x, planar.data());
   for (size_t c = 0; c < 3; ++c) {
     for (size_t i = 0; i < 256; ++i) patch[3 * i + c] = planar[256 * c + i];
   }

@@ -49,8 +49,8 @@ TEST_P(LinearRounded, StaysWithinTheStatedErrorAtEveryTail) {
 }
 
 TEST_P(LinearRounded, GivesARowTheSameBitsAloneAmongOthersAndOnAnyThreads) {
-  // 19 pairs of tiles are two strips, 14 panels two groups, 9 steps two chunks.
-  constexpr int64_t kIn = 288, kOut = 430, kRows = 600;
+  // 19 pairs of tiles are two strips, 14 panels two groups, 25 steps two chunks.
+  constexpr int64_t kIn = 800, kOut = 430, kRows = 600;
   const Matrix m = make_matrix(GetParam().type, kIn, kOut, 4);
   const std::vector<float> x = random_floats(kRows * kIn, 5);
   std::vector<float> expected;

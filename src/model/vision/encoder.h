@@ -5,6 +5,7 @@
 // Thread rule: loaded and run on the thread that owns the backend.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +20,20 @@
 #include "ops/ops.h"
 
 namespace okibi::model {
+
+// What each of the 256 values of a pixel becomes, per channel: the model's normalisation.
+class PixelTable {
+ public:
+  PixelTable() = default;
+  explicit PixelTable(const VisionHparams& h);
+  // Patch (y, x) of a view in the order of the file's patch kernel: channel, row, column.
+  // (3 * patch * patch)
+  void read_patch(const image::View& view, int32_t y, int32_t x, float* out) const;
+
+ private:
+  int32_t patch_ = 0;
+  std::array<std::array<float, 256>, 3> values_ = {};
+};
 
 class VisionEncoder {
  public:
@@ -71,6 +86,7 @@ class VisionEncoder {
   uint64_t n_parameters_ = 0;
   ops::Weight patch_embedding_;
   std::vector<float> patch_bias_;
+  PixelTable pixels_;
   PositionTable positions_;
   std::vector<Layer> layers_;
   Norm post_norm_, input_norm_;
@@ -80,9 +96,5 @@ class VisionEncoder {
   ops::Rows patches_, x_, normed_, q_, k_, v_, mixed_, ff_;
   ops::Rows joined_, hidden_, out_;
 };
-
-// The pixels of patch (y, x) of a view, normalised, in the order of the file's patch kernel:
-// channel, row, column. (3 * patch * patch)
-void read_patch(const image::View& view, const VisionHparams& h, int32_t y, int32_t x, float* out);
 
 }  // namespace okibi::model

@@ -48,16 +48,21 @@ struct VisionEncoder::Plan {
   }
 };
 
-void read_patch(const image::View& view, const VisionHparams& h, int32_t y, int32_t x, float* out) {
-  for (int c = 0; c < 3; ++c) {
-    const double mean = h.mean[static_cast<size_t>(c)],
-                 deviation = h.std_dev[static_cast<size_t>(c)];
-    for (int32_t i = 0; i < h.patch; ++i) {
+PixelTable::PixelTable(const VisionHparams& h) : patch_(h.patch) {
+  for (size_t c = 0; c < values_.size(); ++c) {
+    for (size_t i = 0; i < values_[c].size(); ++i) {
+      values_[c][i] = static_cast<float>((static_cast<double>(i) / 255.0 - h.mean[c]) /
+                                         static_cast<double>(h.std_dev[c]));
+    }
+  }
+}
+
+void PixelTable::read_patch(const image::View& view, int32_t y, int32_t x, float* out) const {
+  for (size_t c = 0; c < values_.size(); ++c) {
+    for (int32_t i = 0; i < patch_; ++i) {
       const uint8_t* pixel =
-          view.rgb.data() + (int64_t{y * h.patch + i} * view.width + x * h.patch) * 3 + c;
-      for (int32_t j = 0; j < h.patch; ++j, pixel += 3) {
-        *out++ = static_cast<float>((*pixel / 255.0 - mean) / deviation);
-      }
+          view.rgb.data() + (int64_t{y * patch_ + i} * view.width + x * patch_) * 3 + c;
+      for (int32_t j = 0; j < patch_; ++j, pixel += 3) *out++ = values_[c][*pixel];
     }
   }
 }
@@ -124,6 +129,7 @@ Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load(WeightLoader& loader,
                                                            const TextSide& text) {
   auto encoder = std::make_unique<VisionEncoder>();
   OKIBI_ASSIGN_OR_RETURN(encoder->hparams_, read_vision_hparams(loader.file(), text));
+  encoder->pixels_ = PixelTable(encoder->hparams_);
   // Files of 16 bits and fewer have no more to lose; float32 ones are for checking.
   loader.may_round = encoder->hparams_.layer_type != DType::kF32;
   OKIBI_RETURN_IF_ERROR(encoder->load_ends(loader));
@@ -157,9 +163,14 @@ Status VisionEncoder::add_activations(ops::Backend& backend, int64_t max_patches
         static_cast<long long>(max_patches));
   const int64_t n_tokens = max_patches / h.patches_per_token();
   OKIBI_ASSIGN_OR_RETURN(patches_, backend.add_rows(max_patches, h.patch_values()));
-  for (ops::Rows* rows : {&x_, &normed_, &q_, &k_, &v_, &mixed_}) {
+  for (ops::Rows* rows : {&x_, &q_, &k_, &v_, &mixed_}) {
     OKIBI_ASSIGN_OR_RETURN(*rows, backend.add_rows(max_patches, h.d_model));
   }
+  std::vector<ops::Weight> readers;
+  for (const Layer& layer : layers_) {
+    for (const Biased* b : {&layer.q, &layer.k, &layer.v, &layer.up}) readers.push_back(b->weight);
+  }
+  OKIBI_ASSIGN_OR_RETURN(normed_, backend.add_input_rows(max_patches, h.d_model, readers));
   OKIBI_ASSIGN_OR_RETURN(ff_, backend.add_rows(max_patches, h.d_ff));
   OKIBI_ASSIGN_OR_RETURN(joined_, backend.add_rows(n_tokens, h.patches_per_token() * h.d_model));
   OKIBI_ASSIGN_OR_RETURN(hidden_, backend.add_rows(n_tokens, h.projector_hidden));
@@ -198,7 +209,7 @@ void VisionEncoder::write_inputs(ops::Backend& backend, const image::View& view,
   const auto d = static_cast<size_t>(hparams_.d_model);
   std::vector<float> patch(static_cast<size_t>(hparams_.patch_values())), start(d);
   for (int32_t i = 0; i < grid_h * grid_w; ++i) {
-    read_patch(view, hparams_, i / grid_w, i % grid_w, patch.data());
+    pixels_.read_patch(view, i / grid_w, i % grid_w, patch.data());
     backend.write(patches_, first_row + i, patch);
     for (size_t j = 0; j < d; ++j) {
       start[j] = patch_bias_[j] + positions[static_cast<size_t>(i) * d + j];
@@ -218,26 +229,23 @@ void VisionEncoder::forward(ops::Backend& b) const {
     b.set_layer(static_cast<int32_t>(i), "view_attention");
     b.layer_norm(x_, bias, layer.norm1.weight, layer.norm1.bias, h.norm_eps, normed_);
     const ops::Weight weights[] = {layer.q.weight, layer.k.weight, layer.v.weight};
-    const ops::Rows outs[] = {q_, k_, v_};
-    b.project(normed_, weights, outs);
-    b.attend_view({.n_heads = h.n_heads,
-                   .scale = scale,
-                   .q_bias = layer.q.bias,
-                   .k_bias = layer.k.bias,
-                   .v_bias = layer.v.bias,
-                   .may_round = h.is_quantised()},
-                  q_, k_, v_, mixed_);
+    b.project_attend_view({.n_heads = h.n_heads,
+                           .scale = scale,
+                           .q_bias = layer.q.bias,
+                           .k_bias = layer.k.bias,
+                           .v_bias = layer.v.bias,
+                           .may_round = h.is_quantised()},
+                          normed_, weights, q_, k_, v_, mixed_);
     b.project_add(mixed_, layer.out.weight, x_);
     b.set_layer(static_cast<int32_t>(i), "view_feed_forward");
     b.layer_norm(x_, layer.out.bias, layer.norm2.weight, layer.norm2.bias, h.norm_eps, normed_);
-    b.project(normed_, {&layer.up.weight, 1}, {&ff_, 1});
-    b.gelu(ff_, layer.up.bias, ops::Gelu::kTanh);
-    b.project_add(ff_, layer.down.weight, x_);
+    b.feed_forward(normed_, layer.up.weight, layer.up.bias, ops::Gelu::kTanh, ff_,
+                   layer.down.weight, x_);
     bias = layer.down.bias;
   }
   b.set_layer(-1, "projector");
-  b.layer_norm(x_, bias, post_norm_.weight, post_norm_.bias, h.norm_eps, normed_);
-  b.join_rows(normed_, joined_);
+  b.layer_norm(x_, bias, post_norm_.weight, post_norm_.bias, h.norm_eps, mixed_);
+  b.join_rows(mixed_, joined_);
   if (h.has_input_norm) {
     b.layer_norm(joined_, {}, input_norm_.weight, input_norm_.bias, kInputNormEps, joined_);
   }

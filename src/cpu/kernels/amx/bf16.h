@@ -31,14 +31,12 @@ inline __m512i pair_up(__m512 even, __m512 odd) {
                                  round_to_upper(odd));
 }
 
-// 16 values in order.
-inline __m256i to_bf16(__m512 x) {
-  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper(x), 16));
-}
-
-// 32 values in order.
+// 32 values in order: the upper halves of all lanes.
 inline __m512i to_bf16(__m512 low, __m512 high) {
-  return _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(low)), to_bf16(high), 1);
+  const __m512i odd = _mm512_setr_epi32(0x030001, 0x070005, 0x0b0009, 0x0f000d, 0x130011, 0x170015,
+                                        0x1b0019, 0x1f001d, 0x230021, 0x270025, 0x2b0029, 0x2f002d,
+                                        0x330031, 0x370035, 0x3b0039, 0x3f003d);
+  return _mm512_permutex2var_epi16(round_to_upper(low), odd, round_to_upper(high));
 }
 
 }  // namespace amx_bf16

@@ -13,7 +13,7 @@ void install_make_tiles(KernelTable& table);
 void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
 void install_generic(KernelTable& table);
-void install_make_bf16_tiles(KernelTable& table);
+void install_round_row(KernelTable& table);
 void install_bf16(KernelTable& table);
 
 }  // namespace okibi::cpu::amx

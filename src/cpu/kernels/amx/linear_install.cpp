@@ -8,7 +8,7 @@ void install_linear(KernelTable& table) {
   install_q8b32(table);
   install_q8b256(table);
   install_generic(table);
-  install_make_bf16_tiles(table);
+  install_round_row(table);
   install_bf16(table);
 }
 

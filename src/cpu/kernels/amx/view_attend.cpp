@@ -1,12 +1,10 @@
-// Attention inside a view by AMX-BF16: 32 queries against all keys of the view, then a softmax per
-// row in AVX-512, then the weights against all values. Keys and values are packed once per head, in
-// tiles of 1 KiB:
-//   keys:   [block of 16 keys][32 dims]   tile row p = dims 2p, 2p + 1 of each of the 16 keys
-//   values: [32 keys][block of 16 dims]   tile row p = keys 2p, 2p + 1 of each of the 16 dims
-// Padding (keys to 32, dims to 32) is zero; padded keys get no weight.
+// Attention inside a view by AMX-BF16: 16 queries against all keys of the view, then a softmax per
+// row in AVX-512, then the weights against all values. The scores of 16 queries stay in the
+// first-level cache, which keys and values are loaded past.
 #include "cpu/kernels/amx/view_attend.h"
 
 #include "cpu/kernels/amx/bf16.h"
+#include "cpu/kernels/amx/coarse_math.h"
 #include "cpu/kernels/amx/tile.h"
 #include "cpu/kernels/avx512/attend_simd.h"
 #include "cpu/view_attend.h"
@@ -17,7 +15,6 @@ namespace {
 using namespace amx_bf16;
 using avx512::sum_lanes;
 using avx512::tail_mask;
-using avx512::transpose_16;
 
 constexpr int64_t kTileBytes = 1024;
 
@@ -31,201 +28,177 @@ inline __m512i load_bf16(const float* x, const float* bias, int64_t first, int64
                  load_biased(x + first + 16, bias + first + 16, mask_at(first + 16, n)));
 }
 
-void pack_keys(const ViewPackArgs& a) {
-  const int64_t n_steps = round_up_32(a.head_dim) / 32;
-  uint8_t* keys = a.keys;
-  for (int64_t first = 0; first < round_up_32(a.n_keys); first += 16) {
-    for (int64_t s = 0; s < n_steps; ++s, keys += kTileBytes) {
-      __m512 v[16];
-      for (int64_t i = 0; i < 16; ++i) {
-        const bool exists = first + i < a.n_keys;
-        v[i] = exists ? _mm512_castsi512_ps(
-                            load_bf16(a.k + (first + i) * a.k_stride, a.k_bias, 32 * s, a.head_dim))
-                      : _mm512_setzero_ps();
-      }
-      transpose_16(v);
-      for (int64_t i = 0; i < 16; ++i) _mm512_store_ps(keys + 64 * i, v[i]);
-    }
+// Rows of one matrix of a head.
+struct Side {
+  const float* rows;
+  int64_t stride;
+  const float* bias;
+  int64_t n_rows, head_dim;
+
+  // 32 dims of row r; zero past the last.
+  __m512i round(int64_t r, int64_t dim) const {
+    if (r >= n_rows) return _mm512_setzero_si512();
+    return load_bf16(rows + r * stride, bias, dim, head_dim);
   }
-}
-
-void pack_values(const ViewPackArgs& a) {
-  uint8_t* values = a.values;
-  for (int64_t first = 0; first < round_up_32(a.n_keys); first += 32) {
-    for (int64_t d = 0; d < round_up_32(a.head_dim); d += 16, values += kTileBytes) {
-      const __mmask16 mask = mask_at(d, a.head_dim);
-      for (int64_t p = 0; p < 16; ++p) {
-        const int64_t j = first + 2 * p;
-        const __mmask16 even_mask = j < a.n_keys ? mask : __mmask16{0};
-        const __mmask16 odd_mask = j + 1 < a.n_keys ? mask : __mmask16{0};
-        const __m512 even = load_biased(a.v + j * a.v_stride + d, a.v_bias + d, even_mask);
-        const __m512 odd = load_biased(a.v + (j + 1) * a.v_stride + d, a.v_bias + d, odd_mask);
-        _mm512_store_si512(values + 64 * p, pair_up(even, odd));
-      }
-    }
+  __m512 values(int64_t r, int64_t dim) const {
+    const __mmask16 mask = r < n_rows ? mask_at(dim, head_dim) : __mmask16{0};
+    return load_biased(rows + r * stride + dim, bias + dim, mask);
   }
-}
-
-void pack(const ViewPackArgs& args) {
-  pack_keys(args);
-  pack_values(args);
-}
-
-// The parts of a tile's scratch.
-struct Scratch {
-  int64_t dims = 0;            // padded
-  int64_t score_stride = 0;    // floats
-  int64_t weight_stride = 0;   // bytes
-  uint8_t* queries = nullptr;  // bfloat16 (32, dims)
-  float* scores = nullptr;     // (32, n_keys padded)
-  uint8_t* weights = nullptr;  // bfloat16 (32, n_keys padded)
-  float* results = nullptr;    // (32, dims)
 };
 
-Scratch divide(const ViewAttendArgs& a) {
-  Scratch s;
-  const int64_t n_keys = round_up_32(a.n_keys);
-  s.dims = round_up_32(a.head_dim);
-  s.score_stride = n_keys + 16;
-  s.weight_stride = 2 * n_keys + 64;
-  s.queries = a.scratch;
-  s.scores = reinterpret_cast<float*>(s.queries + kViewTileQueries * s.dims * 2);
-  s.weights = reinterpret_cast<uint8_t*>(s.scores + kViewTileQueries * s.score_stride);
-  s.results = reinterpret_cast<float*>(s.weights + kViewTileQueries * s.weight_stride);
-  return s;
+void pack_queries(const Side& q, uint8_t* to) {
+  for (int64_t dim = 0; dim < round_up_32(q.head_dim); dim += 32) {
+    for (int64_t r = 0; r < round_up_32(q.n_rows); ++r, to += 64) x16::store(to, q.round(r, dim));
+  }
 }
 
-// C (tiles 0-3) = 32 rows by 32 columns: rows in tiles 4 and 5, columns in 6 and 7.
+void pack_keys(const Side& k, uint8_t* to) {
+  for (int64_t dim = 0; dim < round_up_32(k.head_dim); dim += 32) {
+    for (int64_t first = 0; first < round_up_32(k.n_rows); first += 16, to += kTileBytes) {
+      __m512i v[16];
+      for (int64_t i = 0; i < 16; ++i) v[i] = k.round(first + i, dim);
+      x16::store_transposed(v, to, 64);
+    }
+  }
+}
+
+void pack_values(const Side& v, uint8_t* to) {
+  for (int64_t dim = 0; dim < round_up_32(v.head_dim); dim += 16) {
+    for (int64_t r = 0; r < round_up_32(v.n_rows); r += 2, to += 64) {
+      x16::store(to, pair_up(v.values(r, dim), v.values(r + 1, dim)));
+    }
+  }
+}
+
+void pack(const ViewPackArgs& a) {
+  pack_queries({a.q, a.q_stride, a.q_bias, a.n_rows, a.head_dim}, a.queries);
+  pack_keys({a.k, a.k_stride, a.k_bias, a.n_rows, a.head_dim}, a.keys);
+  pack_values({a.v, a.v_stride, a.v_bias, a.n_rows, a.head_dim}, a.values);
+}
+
+// 16 rows by blocks of 16 columns, over steps of 32 of the inner dimension.
 struct Sides {
-  const uint8_t* rows = nullptr;  // 32 of them
-  int64_t row_stride = 0;         // bytes
-  int64_t row_step = 0;           // bytes from one 32 of the inner dimension to the next
+  const uint8_t* rows = nullptr;
+  int64_t row_stride = 0, row_step = 0;  // bytes
   const uint8_t* columns = nullptr;
-  int64_t column_stride = 0;  // from one block of 16 columns to the next
-  int64_t column_step = 0;    // from one 32 of the inner dimension to the next
+  int64_t column_block = 0, column_step = 0;  // bytes
   int64_t n_steps = 0;
 };
 
+// Blocks of columns at once: 4 or 2 (tile numbers are constants). Sums in tiles 0-3, rows in 4.
+template <int kBlocks>
 inline void multiply(const Sides& s, float* c, int64_t c_stride) {
   _tile_zero(0);
   _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (int64_t i = 0; i < s.n_steps; ++i) {
-    const uint8_t* rows = s.rows + i * s.row_step;
-    const uint8_t* columns = s.columns + i * s.column_step;
+  if constexpr (kBlocks == 4) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const uint8_t* rows = s.rows;
+  const uint8_t* columns = s.columns;
+  for (int64_t i = 0; i < s.n_steps; ++i, rows += s.row_step, columns += s.column_step) {
     _tile_loadd(4, rows, s.row_stride);
-    _tile_loadd(6, columns, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, columns + s.column_stride, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, rows + 16 * s.row_stride, s.row_stride);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    _tile_stream_loadd(5, columns, 64);
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_stream_loadd(6, columns + s.column_block, 64);
+    _tile_dpbf16ps(1, 4, 6);
+    if constexpr (kBlocks == 4) {
+      _tile_stream_loadd(7, columns + 2 * s.column_block, 64);
+      _tile_dpbf16ps(2, 4, 7);
+      _tile_stream_loadd(5, columns + 3 * s.column_block, 64);
+      _tile_dpbf16ps(3, 4, 5);
+    }
   }
   const int64_t stride = c_stride * static_cast<int64_t>(sizeof(float));
   _tile_stored(0, c, stride);
   _tile_stored(1, c + 16, stride);
-  _tile_stored(2, c + 16 * c_stride, stride);
-  _tile_stored(3, c + 16 * c_stride + 16, stride);
-}
-
-// 2^x for x <= 0 to a relative 8e-5, well below half a unit of bfloat16 (2e-3): with k = x rounded,
-// 2^k P(x - k), P fitted so that its largest relative error on [-1/2, 1/2] is least. 0 from -200
-// on.
-inline __m512 coarse_exp2(__m512 x) {
-  x = _mm512_max_ps(x, _mm512_set1_ps(-200.0f));
-  const __m512 k = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 r = _mm512_sub_ps(x, k);
-  __m512 p = _mm512_set1_ps(0x1.c3f76p-5f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.f0de1cp-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62f31ap-1f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.fff692p-1f));
-  return _mm512_scalef_ps(p, k);
-}
-
-// Scores to weights; the sum of the rounded weights. Rows are padded to whole vectors.
-float softmax_row(float* scores, int64_t n, float scale, uint8_t* weights) {
-  const int64_t n_padded = round_up_32(n);
-  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
-  for (int64_t j = n_padded - 32; j < n_padded; j += 16) {
-    const __mmask16 inside = mask_at(j, n);
-    _mm512_store_ps(scores + j, _mm512_mask_mov_ps(lowest, inside, _mm512_load_ps(scores + j)));
+  if constexpr (kBlocks == 4) {
+    _tile_stored(2, c + 32, stride);
+    _tile_stored(3, c + 48, stride);
   }
-  __m512 largest[2] = {lowest, lowest};
-  for (int64_t j = 0; j < n_padded; j += 32) {
+}
+
+// All columns, which are a multiple of 32.
+inline void multiply_all(Sides s, int64_t n_columns, float* c, int64_t c_stride) {
+  x16::settle_memory();
+  int64_t i = 0;
+  for (; i + 64 <= n_columns; i += 64, s.columns += 4 * s.column_block) {
+    multiply<4>(s, c + i, c_stride);
+  }
+  if (i < n_columns) multiply<2>(s, c + i, c_stride);
+  x16::settle_memory();
+}
+
+inline float largest_of(const float* scores, int64_t n) {
+  __m512 largest[2] = {_mm512_load_ps(scores), _mm512_load_ps(scores + 16)};
+  for (int64_t j = 32; j < n; j += 32) {
     largest[0] = _mm512_max_ps(largest[0], _mm512_load_ps(scores + j));
     largest[1] = _mm512_max_ps(largest[1], _mm512_load_ps(scores + j + 16));
   }
-  const __m512 factor = _mm512_set1_ps(scale * 0x1.715476p+0f);
-  const float most = _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
-  const __m512 shift = _mm512_mul_ps(_mm512_set1_ps(most), factor);
-  // The upper halves of the lanes of two vectors.
-  alignas(64) uint16_t odd[32];
-  for (int i = 0; i < 32; ++i) odd[i] = static_cast<uint16_t>(2 * i + 1);
-  const __m512i upper = _mm512_load_si512(odd);
-  __m512 sums = _mm512_setzero_ps();
-  for (int64_t j = 0; j < n_padded; j += 32) {
-    __m512i bits[2];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores + j + 16 * i), factor, shift);
-      bits[i] = round_to_upper(coarse_exp2(x));
-      sums = _mm512_add_ps(
-          sums, _mm512_castsi512_ps(_mm512_and_si512(bits[i], _mm512_set1_epi32(-65536))));
-    }
-    _mm512_store_si512(weights + 2 * j, _mm512_permutex2var_epi16(bits[0], upper, bits[1]));
+  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+}
+
+// Scores to weights in place; the sum of the weights before they are rounded. Rows are padded to
+// whole vectors.
+float softmax_row(float* scores, int64_t n, float scale) {
+  const int64_t n_padded = round_up_32(n);
+  const __m512 lowest = _mm512_set1_ps(-1e30f);  // finite, for coarse_exp2
+  for (int64_t j = n_padded - 32; j < n_padded; j += 16) {
+    _mm512_store_ps(scores + j,
+                    _mm512_mask_mov_ps(lowest, mask_at(j, n), _mm512_load_ps(scores + j)));
   }
-  return sum_lanes(sums);
+  const float factor = scale * 0x1.715476p+0f;
+  const __m512 factors = _mm512_set1_ps(factor);
+  const __m512 shift = _mm512_set1_ps(largest_of(scores, n_padded) * factor);
+  __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  auto* weights = reinterpret_cast<uint8_t*>(scores);
+  for (int64_t j = 0; j < n_padded; j += 32) {
+    const __m512 low = coarse_exp2(_mm512_fmsub_ps(_mm512_load_ps(scores + j), factors, shift));
+    const __m512 high =
+        coarse_exp2(_mm512_fmsub_ps(_mm512_load_ps(scores + j + 16), factors, shift));
+    sums[0] = _mm512_add_ps(sums[0], low);
+    sums[1] = _mm512_add_ps(sums[1], high);
+    x16::store(weights + 2 * j, to_bf16(low, high));
+  }
+  return sum_lanes(_mm512_add_ps(sums[0], sums[1]));
 }
 
 void attend(const ViewAttendArgs& a) {
-  const Scratch s = divide(a);
-  const int64_t n_keys = round_up_32(a.n_keys), n_steps = s.dims / 32;
-  for (int64_t r = 0; r < kViewTileQueries; ++r) {
-    for (int64_t i = 0; i < s.dims; i += 32) {
-      const __m512i v = r < a.n_queries ? load_bf16(a.q + r * a.q_stride, a.q_bias, i, a.head_dim)
-                                        : _mm512_setzero_si512();
-      _mm512_store_si512(s.queries + (r * s.dims + i) * 2, v);
-    }
-  }
+  const int64_t n_keys = round_up_32(a.n_rows), dims = round_up_32(a.head_dim);
+  auto* results = reinterpret_cast<float*>(a.scratch);  // (16, dims)
+  float* scores = results + kViewTileQueries * dims;    // (16, n_keys)
+  const int64_t score_stride = n_keys + 16;
+  const int64_t step_bytes = n_keys * 64;  // of queries and keys
   amx_tile::Config config;
   for (int t = 0; t < 8; ++t) config.set(t, 16, 64);
   amx_tile::load_config(config);
-  for (int64_t j = 0; j < n_keys; j += 32) {
-    multiply({.rows = s.queries,
-              .row_stride = 2 * s.dims,
-              .row_step = 64,
-              .columns = a.keys + j / 16 * n_steps * kTileBytes,
-              .column_stride = n_steps * kTileBytes,
-              .column_step = kTileBytes,
-              .n_steps = n_steps},
-             s.scores + j, s.score_stride);
-  }
-  x16::settle_memory();
+  multiply_all({.rows = a.queries + a.first_query * 64,
+                .row_stride = 64,
+                .row_step = step_bytes,
+                .columns = a.keys,
+                .column_block = kTileBytes,
+                .column_step = step_bytes,
+                .n_steps = dims / 32},
+               n_keys, scores, score_stride);
+  // A row of scores becomes its weights in place: 16 bits each, from the beginning of the row.
+  const int64_t n_queries = x16::min64(kViewTileQueries, a.n_rows - a.first_query);
   float sums[kViewTileQueries];
-  for (int64_t r = 0; r < kViewTileQueries; ++r) {
-    sums[r] = softmax_row(s.scores + r * s.score_stride, a.n_keys, a.scale,
-                          s.weights + r * s.weight_stride);
+  for (int64_t r = 0; r < n_queries; ++r) {
+    sums[r] = softmax_row(scores + r * score_stride, a.n_rows, a.scale);
   }
-  x16::settle_memory();
-  const int64_t n_blocks = s.dims / 16;
-  for (int64_t d = 0; d < s.dims; d += 32) {
-    multiply({.rows = s.weights,
-              .row_stride = s.weight_stride,
-              .row_step = 64,
-              .columns = a.values + d / 16 * kTileBytes,
-              .column_stride = kTileBytes,
-              .column_step = n_blocks * kTileBytes,
-              .n_steps = n_keys / 32},
-             s.results + d, s.dims);
-  }
-  x16::settle_memory();
-  for (int64_t r = 0; r < a.n_queries; ++r) {
+  multiply_all({.rows = reinterpret_cast<const uint8_t*>(scores),
+                .row_stride = score_stride * 4,
+                .row_step = 64,
+                .columns = a.values,
+                .column_block = n_keys / 32 * kTileBytes,
+                .column_step = kTileBytes,
+                .n_steps = n_keys / 32},
+               dims, results, dims);
+  for (int64_t r = 0; r < n_queries; ++r) {
     const __m512 l = _mm512_set1_ps(sums[r]);
     for (int64_t i = 0; i < a.head_dim; i += 16) {
       _mm512_mask_storeu_ps(a.out + r * a.out_stride + i, tail_mask(i, a.head_dim),
-                            _mm512_div_ps(_mm512_load_ps(s.results + r * s.dims + i), l));
+                            _mm512_div_ps(_mm512_load_ps(results + r * dims + i), l));
     }
   }
 }
