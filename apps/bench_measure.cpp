@@ -228,6 +228,10 @@ Result<std::vector<Subject>> open_subjects(const BenchPlan& plan, const Group& g
     Subject subject{.set = s, .label = set.label};
     OKIBI_ASSIGN_OR_RETURN(subject.engine, Engine::open(options));
     result.models[s] = subject.engine->info();
+    if (set.is_same_work && result.models[s].n_sparse_layers == 0) {
+      return invalid_argument(fmt::format("set {}: {} selects no blocks, switches change nothing",
+                                          set.label, options.model_path));
+    }
     const std::vector<MemoryPlan::Row>& memory = subject.engine->memory().rows;
     result.planned_cache_bytes[s] =
         std::max(result.planned_cache_bytes[s], memory[1].bytes + memory[2].bytes);

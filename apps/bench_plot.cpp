@@ -105,7 +105,7 @@ std::string svg_panel(const BenchPlan& plan, const BenchResult& result, BenchTes
       kHeight);
   for (int i = 0; i <= 4; ++i) {
     const double rate = most * i / 4;
-    out += fmt::format("<text x='{}' y='{}' text-anchor='end'>{:.{}f}</text>", kLeft - 6,
+    out += fmt::format("<text x='{}' y='{:.1f}' text-anchor='end'>{:.{}f}</text>", kLeft - 6,
                        y(rate) + 4, rate, most < 20 ? 1 : 0);
   }
   for (uint32_t depth : plan.depths) {
