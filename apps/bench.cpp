@@ -2,9 +2,11 @@
 // about a picture are measured by `bench decisions` (bench_decisions.cpp).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include "apps/bench_decisions.h"
 #include "apps/bench_report.h"
@@ -19,7 +21,9 @@ struct BenchFlags {
   EngineFlags engine;
   BenchPlan plan;
   std::string depths = "0";
-  std::string other;  // set B: key=value,...
+  std::string fill = "prefill";
+  std::string other;      // set B: key=value,...
+  bool switches = false;  // --abba
   std::string csv, json, svg;
 };
 
@@ -48,6 +52,33 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
+// Running this many tokens takes minutes; many times more take hours.
+constexpr uint32_t kDeepestPrefill = 64 * 1024;
+// Two engines at this depth fit where one does at twice of it.
+constexpr uint32_t kDeepestSwitches = 512 * 1024;
+
+// The sets of --abba: what each of the switches that long-context models have is worth.
+constexpr std::pair<const char*, const char*> kSwitches[] = {
+    {"pool-anew", "qsa-pooled=off"},
+    {"masked", "qsa-attend=masked"},
+    {"cells", "qsa-topk=cells"},
+    {"all-off", "qsa-pooled=off,qsa-attend=masked,qsa-topk=cells"}};
+
+Status set_switch(std::string* to, const std::string& value, const char* on, const char* off) {
+  if (value != on && value != off) {
+    return invalid_argument(fmt::format("--b: found \"{}\", expected {} or {}", value, on, off));
+  }
+  *to = value;
+  return ok_status();
+}
+
+// Whether the changes are of switches only, none of which changes a bit of a result.
+bool is_same_work(const std::string& changes) {
+  const std::vector<std::string> parts = split(changes, ',');
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const std::string& change) { return change.starts_with("qsa-"); });
+}
+
 // Set B is set A with some options changed.
 Result<EngineOptions> changed_options(EngineFlags flags, const std::string& changes) {
   for (const std::string& change : split(changes, ',')) {
@@ -60,6 +91,12 @@ Result<EngineOptions> changed_options(EngineFlags flags, const std::string& chan
       flags.kv = value;
     } else if (key == "activations") {
       flags.activations = value;
+    } else if (key == "qsa-pooled") {
+      OKIBI_RETURN_IF_ERROR(set_switch(&flags.pooled, value, "on", "off"));
+    } else if (key == "qsa-attend") {
+      OKIBI_RETURN_IF_ERROR(set_switch(&flags.attend, value, "selected", "masked"));
+    } else if (key == "qsa-topk") {
+      OKIBI_RETURN_IF_ERROR(set_switch(&flags.topk, value, "blocks", "cells"));
     } else if (key == "model") {
       flags.options.model_path = value;
     } else if (key == "threads" || key == "batch") {
@@ -68,7 +105,8 @@ Result<EngineOptions> changed_options(EngineFlags flags, const std::string& chan
                          : static_cast<int>(flags.options.max_batch_rows = n);
     } else {
       return invalid_argument(fmt::format(
-          "--b: found \"{}\", expected cpu=, threads=, batch=, kv=, activations= or model=",
+          "--b: found \"{}\", expected cpu=, threads=, batch=, kv=, activations=, qsa-pooled=, "
+          "qsa-attend=, qsa-topk= or model=",
           change));
     }
   }
@@ -79,28 +117,63 @@ Status write_text(const std::string& path, const std::string& text) {
   return path.empty() ? ok_status() : write_file(path, text);
 }
 
+// The depths in order, each once; refuses what would take hours.
+Status read_depths(BenchFlags& flags) {
+  std::vector<uint32_t>& depths = flags.plan.depths;
+  depths.clear();
+  for (const std::string& text : split(flags.depths, ',')) {
+    OKIBI_ASSIGN_OR_RETURN(uint32_t depth, parse_depth(text));
+    depths.push_back(depth);
+  }
+  if (depths.empty()) return invalid_argument("--depth: no depth, expected e.g. 0,4k,64k");
+  std::sort(depths.begin(), depths.end());
+  depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
+  flags.plan.fill = flags.fill == "random" ? BenchFill::kRandom : BenchFill::kPrefill;
+  if (flags.plan.fill == BenchFill::kPrefill && depths.back() > kDeepestPrefill) {
+    return invalid_argument(
+        fmt::format("--depth: running {} tokens to get there takes too long, the limit is {}; use "
+                    "--fill random, which puts random keys, values and state there",
+                    depths.back(), kDeepestPrefill));
+  }
+  return ok_status();
+}
+
+Status read_sets(BenchFlags& flags) {
+  flags.engine.options.n_sessions = 1;
+  flags.plan.sets = {{"A", flags.engine.resolved()}};
+  std::vector<std::pair<std::string, std::string>> others;
+  if (!flags.other.empty()) others.emplace_back("B", flags.other);
+  if (flags.switches) {
+    others.assign(std::begin(kSwitches), std::end(kSwitches));
+    flags.plan.deepest_pair = kDeepestSwitches;
+  }
+  for (const auto& [label, changes] : others) {
+    OKIBI_ASSIGN_OR_RETURN(EngineOptions b, changed_options(flags.engine, changes));
+    flags.plan.sets.push_back({label, b, is_same_work(changes)});
+  }
+  return ok_status();
+}
+
+// Sets that do the same work must come to the same bits.
+Status check_hashes(const BenchResult& result) {
+  for (const BenchComparison& c : result.comparisons) {
+    if (c.is_same_work && !c.is_same_hash) {
+      return bad_data(
+          fmt::format("set {} at depth {}: its logits are not those of set A, and its "
+                      "switches should not change a bit",
+                      c.set, c.depth));
+    }
+  }
+  return ok_status();
+}
+
 Status run(BenchFlags& flags) {
   if (flags.engine.options.model_path.empty()) {
     return invalid_argument("there is nothing to measure: give a model, -m FILE");
   }
-  flags.plan.depths.clear();
-  for (const std::string& text : split(flags.depths, ',')) {
-    OKIBI_ASSIGN_OR_RETURN(uint32_t depth, parse_depth(text));
-    flags.plan.depths.push_back(depth);
-  }
-  if (flags.engine.options.n_ctx == 0) {
-    uint32_t deepest = 0;
-    for (uint32_t d : flags.plan.depths) deepest = std::max(deepest, d);
-    flags.engine.options.n_ctx =
-        deepest + std::max(flags.plan.n_prefill, flags.plan.n_decode + 1) + 64;
-  }
-  flags.engine.options.n_sessions = 1;
+  OKIBI_RETURN_IF_ERROR(read_depths(flags));
+  OKIBI_RETURN_IF_ERROR(read_sets(flags));
   flags.plan.profile = !flags.engine.profile_path.empty();
-  flags.plan.sets = {{"A", flags.engine.resolved()}};
-  if (!flags.other.empty()) {
-    OKIBI_ASSIGN_OR_RETURN(EngineOptions b, changed_options(flags.engine, flags.other));
-    flags.plan.sets.push_back({"B", b});
-  }
   OKIBI_ASSIGN_OR_RETURN(BenchResult result, run_bench(flags.plan, [](const std::string& what) {
                            std::fprintf(stderr, "%s\n", what.c_str());
                          }));
@@ -114,7 +187,8 @@ Status run(BenchFlags& flags) {
   }
   OKIBI_RETURN_IF_ERROR(write_text(flags.csv, bench_csv(context, flags.plan, result)));
   OKIBI_RETURN_IF_ERROR(write_text(flags.json, bench_json(context, flags.plan, result)));
-  return write_text(flags.svg, bench_svg(context, flags.plan, result));
+  OKIBI_RETURN_IF_ERROR(write_text(flags.svg, bench_svg(context, flags.plan, result)));
+  return check_hashes(result);
 }
 
 }  // namespace
@@ -125,13 +199,24 @@ void add_bench(CLI::App& app, int* exit_code) {
   flags->engine.add(command);
   command->get_option("--model")->required(false);  // `bench decisions` has its own
   command->add_option("--depth", flags->depths, "tokens of context before, e.g. 0,4k,16k");
+  command
+      ->add_option("--fill", flags->fill,
+                   "what that context is: prefill: tokens run through the model; random: random "
+                   "keys, values and state, for depths over 64k")
+      ->check(CLI::IsMember({"prefill", "random"}))
+      ->capture_default_str();
   command->add_option("--prefill", flags->plan.n_prefill, "tokens of the prefill test; 0: none");
   command->add_option("--decode", flags->plan.n_decode, "tokens of the decode test; 0: none");
   command->add_option("--rounds", flags->plan.n_rounds, "rounds of A-B-B-A")
       ->check(CLI::Range(1, 100));
   command->add_option("--samples", flags->plan.n_samples_per_block, "samples per block")
       ->check(CLI::Range(1, 100));
-  command->add_option("--b", flags->other, "set B: what differs, e.g. cpu=avx2,threads=1");
+  CLI::Option* other =
+      command->add_option("--b", flags->other, "set B: what differs, e.g. cpu=avx2,threads=1");
+  command
+      ->add_flag("--abba", flags->switches,
+                 "against set A, one after the other: each --qsa switch off, and all; up to 512k")
+      ->excludes(other);
   command->add_option("--csv", flags->csv, "write the rows to this file");
   command->add_option("--json", flags->json, "write everything to this file");
   command->add_option("--svg", flags->svg, "write a plot to this file");

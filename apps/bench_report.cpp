@@ -24,47 +24,78 @@ size_t set_index(const BenchPlan& plan, const BenchRow& row) {
   return 0;
 }
 
-// One panel of the plot: tokens/s of one test against depth.
-std::string svg_panel(const BenchPlan& plan, const BenchResult& result, BenchTest test,
-                      double top) {
-  constexpr double kLeft = 70, kWidth = 540, kHeight = 170;
-  static constexpr const char* kColors[] = {"#c2410c", "#1d4ed8"};
-  double most = 0, deepest = 1;
-  for (const BenchRow& row : result.rows) {
-    if (row.test != test) continue;
-    most = std::max(most, row.n_tokens / row.min_s);
-    deepest = std::max(deepest, static_cast<double>(row.depth));
-  }
-  if (most == 0) return "";
-  const auto x = [&](double depth) { return kLeft + kWidth * depth / deepest; };
-  const auto y = [&](double rate) { return top + kHeight * (1 - rate / (1.1 * most)); };
+const char* fill_name(BenchFill fill) {
+  return fill == BenchFill::kRandom ? "random" : "prefill";
+}
+
+double mega(double value) {
+  return value * 1e-6;
+}
+
+std::string percent_or_dash(double share) {
+  return share > 0 ? fmt::format("{:.1f}%", 100 * share) : "-";
+}
+
+std::string ratio_text(const BenchRow& row) {
+  if (row.ratio == 0) return "-";
+  return fmt::format("{:.3f} of {}, limit {:.3f}", row.ratio, row.shallower, row.ratio_limit);
+}
+
+bool has_rows(const BenchResult& result, BenchTest test) {
+  return std::any_of(result.rows.begin(), result.rows.end(),
+                     [test](const BenchRow& r) { return r.test == test; });
+}
+
+// Where the bytes of a decoded token lie, and what follows for the next shallower depth.
+std::string bytes_table(const BenchResult& result) {
+  if (!has_rows(result, BenchTest::kDecode)) return "";
   std::string out = fmt::format(
-      "<text x='{}' y='{}' font-weight='bold'>{} tokens/s</text>"
-      "<rect x='{}' y='{}' width='{}' height='{}' fill='none' stroke='#999'/>",
-      kLeft, top - 8, test_name(test), kLeft, top, kWidth, kHeight);
-  for (int i = 0; i <= 4; ++i) {
-    const double rate = most * i / 4;
-    out += fmt::format("<text x='{}' y='{}' text-anchor='end'>{:.0f}</text>", kLeft - 6,
-                       y(rate) + 4, rate);
+      "\ndecode, MB moved per token (state: read and written), and speed against the shallower "
+      "depth; its\nlimit: the bytes that depth adds, at the bandwidth\n{:>8} {:>10} {:>8} {:>8} "
+      "{:>8} {:>8} {:>8} {:>8} {:>9} {:>9}  {}\n",
+      "depth", "set", "dense", "experts", "output", "state", "K/V", "index", "total", "bandwidth",
+      "ratio");
+  for (const BenchRow& row : result.rows) {
+    if (row.test != BenchTest::kDecode) continue;
+    const TokenBytes& b = row.bytes;
+    out += fmt::format(
+        "{:>8} {:>10} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>8.2f} {:>9.2f} {:>9}  {}\n",
+        row.depth, row.set, mega(b.dense), mega(b.experts), mega(b.output), mega(b.state),
+        mega(b.kv), mega(b.index), mega(b.total()), percent_or_dash(row.share_of_bandwidth),
+        ratio_text(row));
   }
-  for (uint32_t depth : plan.depths) {
-    out += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>", x(depth),
-                       top + kHeight + 16, depth);
+  return out;
+}
+
+// The same for the operations of prefill.
+std::string ops_table(const BenchResult& result) {
+  if (!has_rows(result, BenchTest::kPrefill)) return "";
+  std::string out = fmt::format(
+      "\nprefill, million operations per token (two per multiply-add; matrices int8, the others "
+      "float; not\ncounted: recurrence, norms), the speed at both peaks, and speed against the "
+      "shallower depth; its\nlimit: the operations that depth adds, at the float "
+      "peak\n{:>8} {:>10} {:>10} {:>10} {:>10} {:>11} {:>7}  {}\n",
+      "depth", "set", "matrices", "attention", "scores", "limit tok/s", "share", "ratio");
+  for (const BenchRow& row : result.rows) {
+    if (row.test != BenchTest::kPrefill) continue;
+    const double limit = row.limit_tokens_per_s;
+    out += fmt::format("{:>8} {:>10} {:>10.2f} {:>10.2f} {:>10.2f} {:>11.1f} {:>7}  {}\n",
+                       row.depth, row.set, mega(row.ops.matrices), mega(row.ops.attention),
+                       mega(row.ops.scores), limit,
+                       percent_or_dash(limit > 0 ? row.tokens_per_s / limit : 0), ratio_text(row));
   }
-  for (size_t s = 0; s < plan.sets.size(); ++s) {
-    std::string points;
-    for (const BenchRow& row : result.rows) {
-      if (row.test != test || row.set != plan.sets[s].label) continue;
-      points += fmt::format("{:.1f},{:.1f} ", x(row.depth), y(row.tokens_per_s));
-      out += fmt::format(
-          "<line x1='{0:.1f}' x2='{0:.1f}' y1='{1:.1f}' y2='{2:.1f}' stroke='{3}'/>"
-          "<circle cx='{0:.1f}' cy='{4:.1f}' r='3' fill='{3}'/>",
-          x(row.depth), y(row.n_tokens / row.max_s), y(row.n_tokens / row.min_s), kColors[s % 2],
-          y(row.tokens_per_s));
-    }
-    out += fmt::format("<polyline points='{}' fill='none' stroke='{}'/>", points, kColors[s % 2]);
-    out += fmt::format("<text x='{}' y='{}' fill='{}'>set {}</text>", kLeft + kWidth - 50,
-                       top + 18 + 16 * static_cast<double>(s), kColors[s % 2], plan.sets[s].label);
+  return out;
+}
+
+std::string comparison_table(const BenchResult& result) {
+  if (result.comparisons.empty()) return "";
+  std::string out = "\nagainst set A in the same A-B-B-A\n";
+  for (const BenchComparison& c : result.comparisons) {
+    out += fmt::format("{:<8} {:>8} {:>10} {:>7.3f}x  logits {}\n", test_name(c.test), c.depth,
+                       c.set, c.speed,
+                       c.is_same_hash   ? "equal"
+                       : c.is_same_work ? "DIFFER, and must not"
+                                        : "differ");
   }
   return out;
 }
@@ -85,22 +116,27 @@ std::string bench_table(const BenchPlan& plan, const BenchResult& result) {
   std::string out;
   for (size_t s = 0; s < plan.sets.size(); ++s) {
     const ops::Roofs& r = result.roofs[s];
+    const auto row = std::find_if(result.rows.begin(), result.rows.end(), [&](const BenchRow& row) {
+      return row.set == plan.sets[s].label;
+    });
+    if (row == result.rows.end()) continue;
     out += fmt::format(
         "set {}: {}, {} threads; int8 peak {:.3f} TOPS ({}), float {:.3f} TFLOPS, reads {:.1f} "
         "GB/s\n",
-        plan.sets[s].label, result.rows[s].identity, result.rows[s].n_threads,
-        r.int8_ops_per_s * 1e-12, r.int8_name, r.float_ops_per_s * 1e-12,
-        r.read_bytes_per_s * 1e-9);
+        plan.sets[s].label, row->identity, row->n_threads, r.int8_ops_per_s * 1e-12, r.int8_name,
+        r.float_ops_per_s * 1e-12, r.read_bytes_per_s * 1e-9);
   }
-  out += fmt::format("{:<8} {:>8} {:>7} {:>4} {:>10} {:>17} {:>8} {:>10} {:>8}\n", "test", "depth",
+  out += fmt::format("context before: {}\n", plan.fill == BenchFill::kRandom
+                                                 ? "random keys, values and state (--fill random)"
+                                                 : "tokens run through the model");
+  out += fmt::format("{:<8} {:>8} {:>7} {:>10} {:>10} {:>17} {:>8} {:>10} {:>8}\n", "test", "depth",
                      "tokens", "set", "tok/s", "min..max", "A-A", "bandwidth", "int8");
   for (const BenchRow& row : result.rows) {
     out += fmt::format(
-        "{:<8} {:>8} {:>7} {:>4} {:>10.2f} {:>8.2f}..{:<7.2f} {:>6.1f}%{} {:>9} {:>7.1f}%\n",
+        "{:<8} {:>8} {:>7} {:>10} {:>10.2f} {:>8.2f}..{:<7.2f} {:>6.1f}%{} {:>9} {:>7.1f}%\n",
         test_name(row.test), row.depth, row.n_tokens, row.set, row.tokens_per_s,
         row.n_tokens / row.max_s, row.n_tokens / row.min_s, 100 * row.twin_difference,
-        row.is_flagged ? "!" : " ",
-        row.share_of_bandwidth > 0 ? fmt::format("{:.1f}%", 100 * row.share_of_bandwidth) : "-",
+        row.is_flagged ? "!" : " ", percent_or_dash(row.share_of_bandwidth),
         100 * row.share_of_peak);
   }
   if (std::any_of(result.rows.begin(), result.rows.end(),
@@ -109,7 +145,9 @@ std::string bench_table(const BenchPlan& plan, const BenchResult& result) {
         "! the first and last block of this row differ by more than 5 %: the machine was not "
         "steady, measure again\n";
   }
+  out += comparison_table(result) + bytes_table(result) + ops_table(result) + "\n";
   for (size_t s = 0; s < plan.sets.size(); ++s) {
+    if (result.planned_cache_bytes[s] == 0) continue;  // not measured at any depth
     out += fmt::format("set {}: file {:.1f} MiB, planned K/V and state {:.1f} MiB\n",
                        plan.sets[s].label,
                        static_cast<double>(result.models[s].file_bytes) / (1 << 20),
@@ -125,18 +163,27 @@ std::string bench_csv(const BenchContext& context, const BenchPlan& plan,
   std::string out =
       "commit,dirty,machine,compiler,model,model_sha256,identity,threads,set,test,depth,tokens,"
       "samples,median_s,min_s,max_s,tok_per_s,twin_difference,flagged,bytes_per_token,"
-      "share_of_bandwidth,ops_per_token,share_of_int8_peak,read_GB_per_s,int8_TOPS,logits_hash\n";
+      "share_of_bandwidth,ops_per_token,share_of_int8_peak,read_GB_per_s,int8_TOPS,float_TFLOPS,"
+      "logits_hash,"
+      "fill,against,dense_bytes,expert_bytes,output_bytes,state_bytes,kv_bytes,index_bytes,"
+      "attention_ops,score_ops,limit_tok_per_s,shallower,ratio,ratio_limit\n";
   for (const BenchRow& row : result.rows) {
     const ops::Roofs& roofs = result.roofs[set_index(plan, row)];
     out += fmt::format(
         "{},{},\"{}\",\"{}\",{},{},\"{}\",{},{},{},{},{},{},{:.6f},{:.6f},{:.6f},{:.3f},{:.4f},{},"
-        "{:.0f},{:.4f},{:.0f},{:.4f},{:.2f},{:.3f},{:016x}\n",
+        "{:.0f},{:.4f},{:.0f},{:.4f},{:.2f},{:.3f},{:.3f},{:016x},",
         kBuildCommit, kBuildDirty, context.machine, kBuildCompiler, context.model_file,
         context.model_sha256, row.identity, row.n_threads, row.set, test_name(row.test), row.depth,
         row.n_tokens, row.seconds.size(), row.median_s, row.min_s, row.max_s, row.tokens_per_s,
-        row.twin_difference, row.is_flagged, row.bytes_per_token, row.share_of_bandwidth,
-        row.ops_per_token, row.share_of_peak, roofs.read_bytes_per_s * 1e-9,
-        roofs.int8_ops_per_s * 1e-12, row.logits_hash);
+        row.twin_difference, row.is_flagged, row.bytes.total(), row.share_of_bandwidth,
+        row.ops.matrices, row.share_of_peak, roofs.read_bytes_per_s * 1e-9,
+        roofs.int8_ops_per_s * 1e-12, roofs.float_ops_per_s * 1e-12, row.logits_hash);
+    const TokenBytes& b = row.bytes;
+    out += fmt::format(
+        "{},{},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.3f},{},{:.4f},{:.4f}\n",
+        fill_name(plan.fill), row.against, b.dense, b.experts, b.output, b.state, b.kv, b.index,
+        row.ops.attention, row.ops.scores, row.limit_tokens_per_s, row.shallower, row.ratio,
+        row.ratio_limit);
   }
   return out;
 }
@@ -150,6 +197,7 @@ std::string bench_json(const BenchContext& context, const BenchPlan& plan,
   root["machine"] = context.machine;
   root["model"] = context.model_file;
   root["model_sha256"] = context.model_sha256;
+  root["fill"] = fill_name(plan.fill);
   root["peak_resident_bytes"] = result.peak_resident_bytes;
   for (size_t s = 0; s < plan.sets.size(); ++s) {
     root["sets"].push_back({{"label", plan.sets[s].label},
@@ -165,6 +213,7 @@ std::string bench_json(const BenchContext& context, const BenchPlan& plan,
                             {"depth", row.depth},
                             {"tokens", row.n_tokens},
                             {"set", row.set},
+                            {"against", row.against},
                             {"identity", row.identity},
                             {"threads", row.n_threads},
                             {"seconds", row.seconds},
@@ -172,25 +221,35 @@ std::string bench_json(const BenchContext& context, const BenchPlan& plan,
                             {"tokens_per_s", row.tokens_per_s},
                             {"twin_difference", row.twin_difference},
                             {"flagged", row.is_flagged},
-                            {"bytes_per_token", row.bytes_per_token},
+                            {"bytes_per_token",
+                             {{"dense", row.bytes.dense},
+                              {"experts", row.bytes.experts},
+                              {"output", row.bytes.output},
+                              {"state", row.bytes.state},
+                              {"kv", row.bytes.kv},
+                              {"index", row.bytes.index},
+                              {"total", row.bytes.total()}}},
                             {"share_of_bandwidth", row.share_of_bandwidth},
-                            {"ops_per_token", row.ops_per_token},
+                            {"ops_per_token",
+                             {{"matrices", row.ops.matrices},
+                              {"attention", row.ops.attention},
+                              {"scores", row.ops.scores}}},
+                            {"limit_tokens_per_s", row.limit_tokens_per_s},
+                            {"shallower", row.shallower},
+                            {"ratio", row.ratio},
+                            {"ratio_limit", row.ratio_limit},
                             {"share_of_int8_peak", row.share_of_peak},
                             {"logits_hash", fmt::format("{:016x}", row.logits_hash)}});
   }
+  for (const BenchComparison& c : result.comparisons) {
+    root["comparisons"].push_back({{"test", test_name(c.test)},
+                                   {"depth", c.depth},
+                                   {"set", c.set},
+                                   {"speed", c.speed},
+                                   {"same_logits", c.is_same_hash},
+                                   {"must_be_same", c.is_same_work}});
+  }
   return root.dump(2) + "\n";
-}
-
-std::string bench_svg(const BenchContext& context, const BenchPlan& plan,
-                      const BenchResult& result) {
-  std::string out =
-      "<svg xmlns='http://www.w3.org/2000/svg' width='640' height='520' font-family='sans-serif' "
-      "font-size='12'><rect width='640' height='520' fill='white'/>";
-  out += fmt::format("<text x='70' y='22'>{} on {}</text>", context.model_file, context.machine);
-  out += svg_panel(plan, result, BenchTest::kPrefill, 60);
-  out += svg_panel(plan, result, BenchTest::kDecode, 300);
-  out += "<text x='340' y='506' text-anchor='middle'>depth (tokens of context before)</text></svg>";
-  return out + "\n";
 }
 
 }  // namespace okibi::apps

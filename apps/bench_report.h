@@ -22,7 +22,8 @@ std::string bench_csv(const BenchContext& context, const BenchPlan& plan,
                       const BenchResult& result);
 std::string bench_json(const BenchContext& context, const BenchPlan& plan,
                        const BenchResult& result);
-// Tokens per second against depth, one line per set, prefill above decode.
+// Tokens per second against depth (a logarithmic axis), one line per set, prefill above decode.
+// Dashed: what the shallowest speed falls to if only what depth adds takes time, at the roof.
 std::string bench_svg(const BenchContext& context, const BenchPlan& plan,
                       const BenchResult& result);
 

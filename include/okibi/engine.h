@@ -85,6 +85,17 @@ struct MemoryPlan {
   std::string table() const;  // aligned text, with the totals
 };
 
+// An attention layer, as far as a query's work depends on the positions before it.
+struct AttentionInfo {
+  uint64_t row_bytes = 0;  // key and value of one position, all heads
+  uint64_t row_macs = 0;   // multiply-adds of one query with one position
+  // Where blocks are selected (else 0): a query attends to `budget` positions and its open block,
+  // and scores one pooled key per block.
+  uint32_t block_tokens = 0, budget = 0;
+  uint64_t index_key_bytes = 0;
+  uint64_t score_macs = 0;  // of one query with one pooled key
+};
+
 struct ModelInfo {
   std::string architecture;
   std::string name;
@@ -95,10 +106,13 @@ struct ModelInfo {
   uint32_t n_ctx_trained = 0;
   uint32_t n_sparse_layers = 0;  // attention layers that select blocks
   uint64_t kv_bytes_per_token = 0;
-  uint64_t state_bytes = 0;             // recurrent state of one sequence
-  uint64_t weight_bytes_per_token = 0;  // packed weights that one decoded token reads
-  uint64_t macs_per_token = 0;          // multiply-adds of all matrices but the output's
-  uint64_t output_macs = 0;             // of the output matrix, per row of logits
+  uint64_t state_bytes = 0;              // recurrent state of one sequence
+  uint64_t weight_bytes_per_token = 0;   // packed weights that one decoded token reads
+  uint64_t expert_bytes_per_token = 0;   // of those, the experts that it uses
+  uint64_t output_bytes = 0;             // and the output matrix
+  uint64_t macs_per_token = 0;           // multiply-adds of all matrices but the output's
+  uint64_t output_macs = 0;              // of the output matrix, per row of logits
+  std::vector<AttentionInfo> attention;  // layers with keys and values, in order
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {

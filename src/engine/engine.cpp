@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
 #include "engine/engine_state.h"
 #include "engine/memory_plan.h"
 #include "engine/open_backend.h"
@@ -16,6 +17,7 @@
 #include "model/file_identity.h"
 #include "model/registry.h"
 #include "model/vocabulary.h"
+#include "ops/kv_layout.h"
 #include "tokenizer/tokenizer.h"
 
 namespace okibi {
@@ -110,6 +112,30 @@ Result<std::unique_ptr<model::VisionEncoder>> load_vision(const Opened& opened,
   return encoder;
 }
 
+std::vector<AttentionInfo> attention_info(const model::ModelFacts& facts, ops::KvType type) {
+  CHECK(facts.query_heads.size() == facts.kv_layers.size(), "%zu and %zu attention layers",
+        facts.query_heads.size(), facts.kv_layers.size());
+  std::vector<AttentionInfo> layers;
+  for (size_t i = 0; i < facts.kv_layers.size(); ++i) {
+    const ops::KvLayerShape& kv = facts.kv_layers[i];
+    const model::QueryHeads& heads = facts.query_heads[i];
+    AttentionInfo layer;
+    layer.row_bytes = static_cast<uint64_t>(kv.n_kv_heads) *
+                      (ops::kv_row_bytes(type, kv.k_dim) + ops::kv_row_bytes(type, kv.v_dim));
+    layer.row_macs = static_cast<uint64_t>(heads.n_heads) *
+                     (static_cast<uint64_t>(kv.k_dim) + static_cast<uint64_t>(kv.v_dim));
+    if (kv.index.valid()) {
+      const auto dim = static_cast<uint64_t>(kv.index.dim);
+      layer.block_tokens = static_cast<uint32_t>(kv.index.block_tokens);
+      layer.budget = static_cast<uint32_t>(kv.index.budget);
+      layer.index_key_bytes = dim * sizeof(float);
+      layer.score_macs = static_cast<uint64_t>(heads.n_index_heads) * dim;
+    }
+    layers.push_back(layer);
+  }
+  return layers;
+}
+
 ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
                     const engine::Core::Sizes& sizes) {
   ModelInfo info;
@@ -126,11 +152,14 @@ ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
                                                 .page_tokens = sizes.page_tokens,
                                                 .max_pages = 1}) /
                             static_cast<uint64_t>(sizes.page_tokens);
-  for (const ops::KvLayerShape& layer : facts.kv_layers) {
-    if (layer.index.valid()) ++info.n_sparse_layers;
+  info.attention = attention_info(facts, sizes.kv_type);
+  for (const AttentionInfo& layer : info.attention) {
+    if (layer.block_tokens > 0) ++info.n_sparse_layers;
   }
   info.state_bytes = facts.state_floats * sizeof(float);
   info.weight_bytes_per_token = facts.weight_bytes_per_token;
+  info.expert_bytes_per_token = facts.expert_bytes_per_token;
+  info.output_bytes = facts.output_bytes;
   info.macs_per_token = facts.macs_per_token;
   info.output_macs = facts.output_macs;
   return info;

@@ -11,6 +11,11 @@
 
 namespace okibi::model {
 
+// Query heads of an attention layer, and those of its index, 0 without one.
+struct QueryHeads {
+  int32_t n_heads = 0, n_index_heads = 0;
+};
+
 // Facts that every family has.
 struct ModelFacts {
   std::string architecture;
@@ -21,9 +26,12 @@ struct ModelFacts {
   int64_t n_ctx_trained = 0;
   uint64_t n_parameters = 0;
   std::vector<ops::KvLayerShape> kv_layers;  // attention layers, in order
+  std::vector<QueryHeads> query_heads;       // beside kv_layers
   uint64_t state_floats = 0;                 // recurrent state of one sequence
   std::vector<ops::Weight> weights;          // all matrices, for descriptions
   uint64_t weight_bytes_per_token = 0;       // packed bytes that one decoded token reads
+  uint64_t expert_bytes_per_token = 0;       // of those, the experts that it uses
+  uint64_t output_bytes = 0;                 // and the output matrix
   uint64_t macs_per_token = 0;               // multiply-adds of all matrices but the output's
   uint64_t output_macs = 0;                  // of the output matrix, per output row
 };

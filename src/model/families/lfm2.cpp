@@ -108,6 +108,7 @@ Result<Lfm2::Layer> Lfm2::load_layer(WeightLoader& loader, const Hparams& h, int
                                           h.n_kv_heads[index], h.k_dim, h.v_dim, true));
     layer.attention.kv_layer = static_cast<int32_t>(facts_.kv_layers.size());
     facts_.kv_layers.push_back({h.n_kv_heads[index], h.k_dim, h.v_dim});
+    facts_.query_heads.push_back({h.n_heads[index], 0});
   } else {
     OKIBI_ASSIGN_OR_RETURN(layer.conv_in,
                            loader.matrix(prefix + "shortconv.in_proj", h.d_model, 3 * h.d_model));

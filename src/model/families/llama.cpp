@@ -118,6 +118,7 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
     OKIBI_ASSIGN_OR_RETURN(layer.ffn, load_feed_forward(loader, prefix, h.d_model, h.d_ff[i]));
     m->layers_.push_back(layer);
     m->facts_.kv_layers.push_back({n_kv_heads, h.k_dim, h.v_dim});
+    m->facts_.query_heads.push_back({n_heads, 0});
   }
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector("output_norm.weight", h.d_model));
   if (loader.has("output.weight")) {

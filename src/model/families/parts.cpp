@@ -75,7 +75,9 @@ void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
     const WeightLoader::PerToken used = loader.per_token(w);
     const bool is_read = w.id != embedding.id || w.id == output.id;
     facts.weight_bytes_per_token -= loader.bytes_of(w) - (is_read ? used.bytes : 0);
+    if (w.n_matrices > 1) facts.expert_bytes_per_token += used.bytes;
     if (w.id == output.id) {
+      facts.output_bytes = used.bytes;
       facts.output_macs = used.macs;
     } else if (w.id != embedding.id) {
       facts.macs_per_token += used.macs;

@@ -70,6 +70,7 @@ Result<GatedAttention> load_gated_attention(WeightLoader& loader, const std::str
   OKIBI_ASSIGN_OR_RETURN(a.k_norm, loader.vector(prefix + "attn_k_norm.weight", h.k_dim));
   a.kv_layer = static_cast<int32_t>(facts->kv_layers.size());
   facts->kv_layers.push_back({q.n_kv_heads, h.k_dim, h.v_dim, index});
+  facts->query_heads.push_back({q.n_heads, index.valid() ? n_index_heads : 0});
   if (!index.valid()) return a;
   OKIBI_ASSIGN_OR_RETURN(
       a.index_q, loader.matrix(prefix + "indexer.q_proj", d, int64_t{n_index_heads} * index.dim));
