@@ -14,6 +14,7 @@
 #include "decide/prompt.h"
 #include "okibi/decision.h"
 #include "okibi/session.h"
+#include "tiny_models.h"
 
 namespace okibi {
 namespace {
@@ -154,6 +155,66 @@ TEST(Decide, TogetherEqualsAloneOnATinyRecurrentModel) {
   const auto engine = open(tiny_lfm2());
   ASSERT_NE(engine, nullptr);
   check_together_equals_alone(*engine, kiln_request());
+}
+
+// Prompts several times the budget of the sparse layers, so that questions select different blocks
+// of the part they share.
+TEST(Decide, TogetherEqualsAloneOnHybridQwens) {
+  for (const char* path : {OKIBI_GOLDEN_DIR "/qwen35-tiny/qwen35-tiny-f32.gguf",
+                           OKIBI_GOLDEN_DIR "/qwen4exp-tiny/qwen4exp-tiny-f32.gguf"}) {
+    SCOPED_TRACE(path);
+    const auto engine = open(path);
+    ASSERT_NE(engine, nullptr);
+    check_together_equals_alone(*engine, kiln_request());
+  }
+  for (const char* family : {"qwen35", "qwen4exp"}) {
+    SCOPED_TRACE(family);
+    const auto engine = open(test::tiny_model(family, DType::kQ8_0), 4096, 97, 2);
+    ASSERT_NE(engine, nullptr);
+    DecisionRequest request = kiln_request();
+    request.questions.resize(4);
+    check_together_equals_alone(*engine, request);
+  }
+}
+
+// Kept states of the shared part, and where it is cut, change nothing.
+TEST(Decide, KeptStatesAndCutsChangeNoBitOnHybridQwens) {
+  for (const char* family : {"qwen35", "qwen4exp"}) {
+    SCOPED_TRACE(family);
+    const std::string path = test::tiny_model(family, DType::kQ8_0);
+    const auto cold = open(path, 4096);
+    auto keeping = Engine::open({.model_path = path,
+                                 .state_cache_mib = 64,
+                                 .answer_cache_mib = 0,
+                                 .n_threads = 2,
+                                 .n_ctx = 4096,
+                                 .n_sessions = 4});
+    ASSERT_TRUE(cold != nullptr && keeping.ok()) << keeping.status().message();
+    DecisionRequest request = kiln_request();
+    request.questions.resize(6);
+    const DecisionResult want = decided(*cold, request);
+    expect_same_answers(want, decided(**keeping, request), "first");
+    expect_same_answers(want, decided(**keeping, request), "from the kept state");
+    EXPECT_GT((*keeping)->decision_cache_stats().states.hits, 0u);
+    request.state += " The day shift found nothing.";
+    expect_same_answers(decided(*cold, request), decided(**keeping, request), "a longer state");
+
+    auto prompts = decision::make_prompts(cold.get(), cold->text(), kiln_request());
+    ASSERT_TRUE(prompts.ok());
+    prompts->asked.resize(4);
+    const size_t n_shared = prompts->n_shared;
+    for (const size_t cut : {n_shared, n_shared - 1, n_shared - 2, n_shared - 3, size_t{0}}) {
+      prompts->n_shared = cut;
+      prompts->kept_ends.clear();
+      const auto run = decision::run_prompts(cold->scheduler(), *prompts, {.max_wave = 3});
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      for (size_t i = 0; i < prompts->asked.size(); ++i) {
+        EXPECT_EQ(hash_floats(run->outputs[i].labels),
+                  want.answers[prompts->asked[i].question].label_logits_hash)
+            << "cut at " << cut << " of " << n_shared;
+      }
+    }
+  }
 }
 
 TEST(Decide, OtherWordsAreOtherLogits) {

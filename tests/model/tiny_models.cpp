@@ -11,6 +11,7 @@
 
 #include "gguf/writer.h"
 #include "tensor/quantize.h"
+#include "tiny_tensors.h"
 
 namespace okibi::test {
 namespace {
@@ -18,19 +19,17 @@ namespace {
 constexpr uint64_t kWidth = 256, kFf = 512, kVocab = 320, kHeadDim = 32, kTaps = 3;
 constexpr int kLayers = 4, kHeads = 8, kKvHeads = 2;
 
-struct Tensor {
-  std::string name;
-  DType type;
-  std::vector<uint64_t> ne;
-  float mean, deviation;
-};
-
 bool is_conv_layer(const std::string& arch, int layer) {
   return arch == "lfm2" && layer % 2 == 0;
 }
 
-std::vector<Tensor> tensors_of(const std::string& arch, DType type) {
-  std::vector<Tensor> list;
+bool is_qwen(const std::string& arch) {
+  return arch == "qwen35" || arch == "qwen4exp";
+}
+
+std::vector<TinyTensor> tensors_of(const std::string& arch, DType type) {
+  if (is_qwen(arch)) return tiny_qwen_tensors(arch, type, kVocab);
+  std::vector<TinyTensor> list;
   const auto matrix = [&](const std::string& name, uint64_t n_in, uint64_t n_out) {
     const float deviation = 1.0f / std::sqrt(static_cast<float>(n_in));
     list.push_back({name + ".weight", type, {n_in, n_out}, 0.0f, deviation});
@@ -91,10 +90,28 @@ std::vector<std::string> vocabulary(std::vector<int32_t>* types) {
   return tokens;
 }
 
+void set_vocabulary(gguf::Writer& w, const std::string& pre) {
+  std::vector<int32_t> types;
+  const std::vector<std::string> tokens = vocabulary(&types);
+  w.set_string("tokenizer.ggml.model", "gpt2");
+  w.set_string("tokenizer.ggml.pre", pre);
+  w.set_strings("tokenizer.ggml.tokens", tokens);
+  w.set_i32s("tokenizer.ggml.token_type", types);
+  const std::vector<std::string> merges = {"a b"};
+  w.set_strings("tokenizer.ggml.merges", merges);
+  w.set_u32("tokenizer.ggml.bos_token_id", 257);
+  w.set_u32("tokenizer.ggml.eos_token_id", 259);
+}
+
 void set_keys(gguf::Writer& w, const std::string& arch) {
   const std::string p = arch + ".";
   w.set_string("general.architecture", arch);
   w.set_string("general.name", "tiny " + arch);
+  if (is_qwen(arch)) {
+    set_tiny_qwen_keys(w, arch);
+    set_vocabulary(w, "qwen35");
+    return;
+  }
   w.set_u32(p + "block_count", kLayers);
   w.set_u32(p + "context_length", 4096);
   w.set_u32(p + "embedding_length", kWidth);
@@ -108,28 +125,20 @@ void set_keys(gguf::Writer& w, const std::string& arch) {
   w.set_f32(p + "attention.layer_norm_rms_epsilon", 1e-5f);
   w.set_f32(p + "rope.freq_base", 10000.0f);
   if (arch == "lfm2") w.set_u32("lfm2.shortconv.l_cache", kTaps);
-  std::vector<int32_t> types;
-  const std::vector<std::string> tokens = vocabulary(&types);
-  w.set_string("tokenizer.ggml.model", "gpt2");
-  w.set_string("tokenizer.ggml.pre", arch == "lfm2" ? "lfm2" : "smollm");
-  w.set_strings("tokenizer.ggml.tokens", tokens);
-  w.set_i32s("tokenizer.ggml.token_type", types);
-  const std::vector<std::string> merges = {"a b"};
-  w.set_strings("tokenizer.ggml.merges", merges);
-  w.set_u32("tokenizer.ggml.bos_token_id", 257);
-  w.set_u32("tokenizer.ggml.eos_token_id", 259);
+  set_vocabulary(w, arch == "lfm2" ? "lfm2" : "smollm");
 }
 
 void write_model(const std::string& arch, DType type, const std::string& path) {
   gguf::Writer writer;
   set_keys(writer, arch);
-  const std::vector<Tensor> tensors = tensors_of(arch, type);
-  for (const Tensor& t : tensors) writer.add_tensor(t.name, t.type, t.ne);
+  const std::vector<TinyTensor> tensors = tensors_of(arch, type);
+  for (const TinyTensor& t : tensors) writer.add_tensor(t.name, t.type, t.ne);
   ASSERT_TRUE(writer.begin(path).ok());
   std::mt19937_64 random(12345);
-  for (const Tensor& t : tensors) {
+  for (const TinyTensor& t : tensors) {
     std::normal_distribution<float> value(t.mean, t.deviation);
-    const uint64_t n_rows = t.ne.size() > 1 ? t.ne[1] : 1;
+    uint64_t n_rows = 1;
+    for (size_t i = 1; i < t.ne.size(); ++i) n_rows *= t.ne[i];
     std::vector<float> row(t.ne[0]);
     std::vector<uint8_t> bytes(row_bytes(t.type, t.ne[0]));
     for (uint64_t r = 0; r < n_rows; ++r) {

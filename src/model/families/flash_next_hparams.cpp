@@ -10,11 +10,14 @@ namespace {
 
 constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxExperts = 4096;
+// What the kernels take: files beyond are refused here and not by a check while they run.
+constexpr int64_t kMaxStreams = 16, kMaxExpertsUsed = 64, kMaxIndexDim = 512;
 // A block of positions must not cross a page of the K/V cache.
 constexpr int64_t kMaxBlockTokens = 64;
 
 Status read_streams(const gguf::File& file, const std::string& p, FlashNextHparams* f) {
-  OKIBI_ASSIGN_OR_RETURN(const int64_t n, read_int(file, p + "hyper_connection.count", 2, 64));
+  OKIBI_ASSIGN_OR_RETURN(const int64_t n,
+                         read_int(file, p + "hyper_connection.count", 2, kMaxStreams));
   f->n_streams = static_cast<int32_t>(n);
   OKIBI_ASSIGN_OR_RETURN(f->low_rank,
                          read_int(file, p + "hyper_connection.low_rank", 1, kMaxWidth));
@@ -24,8 +27,8 @@ Status read_streams(const gguf::File& file, const std::string& p, FlashNextHpara
 Status read_experts(const gguf::File& file, const std::string& p, FlashNextHparams* f) {
   const Hparams& h = f->q.h;
   OKIBI_ASSIGN_OR_RETURN(f->n_experts, read_int(file, p + "expert_count", 1, kMaxExperts));
-  OKIBI_ASSIGN_OR_RETURN(f->n_experts_used,
-                         read_int(file, p + "expert_used_count", 1, f->n_experts));
+  OKIBI_ASSIGN_OR_RETURN(f->n_experts_used, read_int(file, p + "expert_used_count", 1,
+                                                     std::min(f->n_experts, kMaxExpertsUsed)));
   const int64_t d_ff = h.d_ff[0];
   OKIBI_ASSIGN_OR_RETURN(const std::vector<int64_t> widths,
                          read_per_layer(file, p + "expert_feed_forward_length", h.n_layers,
@@ -94,9 +97,14 @@ Status read_index(const gguf::File& file, const std::string& p, FlashNextHparams
   OKIBI_ASSIGN_OR_RETURN(const int64_t heads,
                          read_int(file, p + "attention.indexer.head_count", 1, 64));
   OKIBI_ASSIGN_OR_RETURN(const int64_t dim,
-                         read_int(file, p + "attention.indexer.key_length", 2, 4096));
+                         read_int(file, p + "attention.indexer.key_length", 1, 4096));
   OKIBI_ASSIGN_OR_RETURN(const int64_t budget,
                          read_int(file, p + "attention.indexer.top_k", 1, 1 << 20));
+  if (dim % 16 != 0 || dim > kMaxIndexDim) {
+    return unsupported(
+        fmt::format("{}attention.indexer.key_length: found {}, expected a multiple of 16 up to {}",
+                    p, dim, kMaxIndexDim));
+  }
   if (f->q.h.n_rot > dim) {
     return bad_data(
         fmt::format("{}attention.indexer.key_length: found {}, expected at least the "
@@ -137,7 +145,11 @@ Status read_ngram_arrays(const gguf::File& file, const std::string& p, NgramHpar
   }
   for (size_t i = 0; i < n->vocab_sizes.size(); ++i) {
     const uint64_t size = n->vocab_sizes[i], offset = n->offsets[i];
-    if (size < 1 || size > INT32_MAX || offset > INT32_MAX || offset + size > INT32_MAX) {
+    if (size < 1) {
+      return bad_data(
+          fmt::format("{}ple.head_vocab_sizes: head {} has 0 rows, expected at least 1", p, i));
+    }
+    if (size > INT32_MAX || offset > INT32_MAX || offset + size > INT32_MAX) {
       return bad_data(
           fmt::format("{}ple.head_vocab_sizes: head {} has rows {} to {}, expected "
                       "them below 2147483647",

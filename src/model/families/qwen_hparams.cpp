@@ -9,7 +9,8 @@ namespace okibi::model {
 namespace {
 
 constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxDim = 4096;
+// What the kernels of the delta rule hold of a head.
+constexpr int64_t kMaxDeltaDim = 256;
 constexpr int32_t kMaxTaps = 16;
 
 // One flag per layer of the file (all blocks or the trunk's), or one for all.
@@ -64,9 +65,9 @@ Status read_delta_net(const gguf::File& file, const std::string& p, QwenHparams*
   OKIBI_ASSIGN_OR_RETURN(const int64_t keys, read_int(file, p + "ssm.group_count", 1, kMaxHeads));
   OKIBI_ASSIGN_OR_RETURN(const int64_t values,
                          read_int(file, p + "ssm.time_step_rank", 1, kMaxHeads));
-  OKIBI_ASSIGN_OR_RETURN(const int64_t dim, read_int(file, p + "ssm.state_size", 1, kMaxDim));
+  OKIBI_ASSIGN_OR_RETURN(const int64_t dim, read_int(file, p + "ssm.state_size", 1, kMaxDeltaDim));
   OKIBI_ASSIGN_OR_RETURN(const int64_t inner,
-                         read_int(file, p + "ssm.inner_size", 1, kMaxHeads * kMaxDim));
+                         read_int(file, p + "ssm.inner_size", 1, kMaxHeads * kMaxDeltaDim));
   OKIBI_ASSIGN_OR_RETURN(const int64_t taps, read_int(file, p + "ssm.conv_kernel", 2, kMaxTaps));
   if (values % keys != 0) {
     return bad_data(
@@ -90,12 +91,16 @@ Status read_heads(const std::string& p, QwenHparams* q) {
   for (int32_t i = 0; i < q->n_trunk; ++i) {
     const auto at = static_cast<size_t>(i);
     if (q->is_recurrent[at]) continue;
+    if (q->h.n_kv_heads[at] < 1) {
+      return bad_data(fmt::format(
+          "{}attention.head_count_kv: layer {} attends and has {} heads, expected at least 1", p, i,
+          q->h.n_kv_heads[at]));
+    }
     if (q->n_heads == 0) {
       q->n_heads = q->h.n_heads[at];
       q->n_kv_heads = q->h.n_kv_heads[at];
     }
-    if (q->h.n_heads[at] != q->n_heads || q->h.n_kv_heads[at] != q->n_kv_heads ||
-        q->n_kv_heads < 1) {
+    if (q->h.n_heads[at] != q->n_heads || q->h.n_kv_heads[at] != q->n_kv_heads) {
       return unsupported(fmt::format(
           "{}attention.head_count: layer {} has {} query and {} K/V heads, an attention layer "
           "before it {} and {}",
@@ -118,8 +123,8 @@ Result<QwenHparams> read_qwen_hparams(const gguf::File& file) {
   OKIBI_ASSIGN_OR_RETURN(q.is_recurrent, read_recurrent_layers(file, p, h.n_layers, q.n_trunk));
   OKIBI_RETURN_IF_ERROR(read_delta_net(file, p, &q));
   OKIBI_RETURN_IF_ERROR(read_heads(p, &q));
-  for (const char* key : {"attention.key_length", "attention.value_length", "rope.dimension_count",
-                          "rope.freq_base"}) {
+  for (const char* key : {"attention.head_count_kv", "attention.key_length",
+                          "attention.value_length", "rope.dimension_count", "rope.freq_base"}) {
     if (!file.has(p + key)) return bad_data(fmt::format("the key {}{} is missing", p, key));
   }
   if (h.n_rot % 2 != 0 || h.n_rot > h.k_dim) {
