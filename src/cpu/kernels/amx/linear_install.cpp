@@ -8,6 +8,7 @@ void install_linear(KernelTable& table) {
   install_q8b32(table);
   install_q8b256(table);
   install_generic(table);
+  install_books(table);
   install_make_bf16_tiles(table);
   install_bf16(table);
 }
