@@ -139,24 +139,26 @@ inline void make_values2(Books<kEntries>* b) {
 // ---- look-ups
 
 // A look-up in 64 bytes heeds six bits of the index: one is made in every table, those above choose
-// among the results. Pairs overwrite by mask, pairs of pairs blend: a chain of overwrites through
-// all tables waits too long.
+// among the results. Of four tables the later overwrite by mask; eight are two times four, since a
+// longer chain waits too long.
 struct Upper {
-  __mmask64 sixth, seventh, eighth;
+  __mmask64 sixth, seventh, both, eighth;
 };
 [[gnu::always_inline]] inline Upper upper_bits(__m512i index, __mmask64 eighth = 0) {
-  return {_mm512_movepi8_mask(_mm512_slli_epi16(index, 1)), _mm512_movepi8_mask(index), eighth};
+  const __mmask64 sixth = _mm512_movepi8_mask(_mm512_slli_epi16(index, 1));
+  const __mmask64 seventh = _mm512_movepi8_mask(index);
+  return {sixth, seventh, _kand_mask64(sixth, seventh), eighth};
 }
 template <int kVectors>
 [[gnu::always_inline]] inline __m512i look_up(const __m512i* table, __m512i index, Upper upper) {
-  if constexpr (kVectors == 2) {
-    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(index, table[0]), upper.sixth,
-                                        index, table[1]);
-  } else {
-    return _mm512_mask_blend_epi8(kVectors == 4 ? upper.seventh : upper.eighth,
-                                  look_up<kVectors / 2>(table, index, upper),
-                                  look_up<kVectors / 2>(table + kVectors / 2, index, upper));
+  if constexpr (kVectors == 8) {
+    return _mm512_mask_blend_epi8(upper.eighth, look_up<4>(table, index, upper),
+                                  look_up<4>(table + 4, index, upper));
   }
+  __m512i v = _mm512_permutexvar_epi8(index, table[0]);
+  v = _mm512_mask_permutexvar_epi8(v, upper.sixth, index, table[1]);
+  v = _mm512_mask_permutexvar_epi8(v, upper.seventh, index, table[2]);
+  return _mm512_mask_permutexvar_epi8(v, upper.both, index, table[3]);
 }
 [[gnu::always_inline]] inline __m512i by_matrix(__m512i bytes, __m512i matrix) {
   return _mm512_gf2p8affine_epi64_epi8(bytes, matrix, 0);
