@@ -16,6 +16,7 @@
 #include "apps/inspect_picture.h"
 #include "apps/printable.h"
 #include "apps/progress.h"
+#include "apps/split_ple.h"
 #include "apps/terminal.h"
 #include "gguf/check_data.h"
 #include "gguf/reader.h"
@@ -34,9 +35,9 @@ constexpr size_t kShownText = 120;
 constexpr size_t kJsonText = 1 << 20;
 
 struct InspectFlags {
-  std::string path;
+  std::string path, out;
   uint32_t n_ctx = 0;  // of the memory plan; 0: what fits
-  bool json = false, tensors = false, check_tensors = false;
+  bool json = false, tensors = false, check_tensors = false, split_ple = false;
   InspectPictureFlags picture;  // path and json are those above
 };
 
@@ -285,6 +286,14 @@ Status inspect_gguf(const InspectFlags& flags) {
 }
 
 Status inspect(const InspectFlags& flags) {
+  if (flags.split_ple) {
+    if (flags.out.empty()) return invalid_argument("--split-ple needs a file to write: IN OUT");
+    return split_ple(flags.path, flags.out);
+  }
+  if (!flags.out.empty()) {
+    return invalid_argument(printable(flags.out, 400) +
+                            ": a second file is for --split-ple, which writes it");
+  }
   const bool about_picture = !flags.picture.rgb_path.empty() ||
                              !flags.picture.mmproj_path.empty() ||
                              !flags.picture.model_path.empty();
@@ -312,6 +321,9 @@ void add_inspect(CLI::App& app, int* exit_code) {
       ->add_option("FILE", flags->path,
                    "a .gguf file (of a split model, any shard), or a PNG, JPEG or WebP picture")
       ->required();
+  command->add_option("OUT", flags->out, "file to write, with --split-ple");
+  command->add_flag("--split-ple", flags->split_ple,
+                    "write FILE to OUT with one tensor per head of the n-gram table");
   command->add_option("--ctx", flags->n_ctx, "tokens of context that memory is planned for");
   command->add_flag("--tensors", flags->tensors, "list every tensor");
   command->add_flag("--json", flags->json, "print everything as JSON");
@@ -326,6 +338,7 @@ void add_inspect(CLI::App& app, int* exit_code) {
   command->callback([flags, exit_code] {
     const Status status = inspect(*flags);
     *exit_code = status.ok() ? 0 : report(status);
+    if (status.code() == StatusCode::kCancelled) *exit_code = kExitInterrupted;
   });
 }
 

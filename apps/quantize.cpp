@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/out_file.h"
 #include "apps/printable.h"
 #include "apps/progress.h"
 #include "apps/quantize_plan.h"
@@ -24,7 +24,6 @@
 #include "base/checked_math.h"
 #include "base/clock.h"
 #include "gguf/reader.h"
-#include "gguf/split.h"
 #include "gguf/writer.h"
 #include "platform/thread_pool.h"
 #include "tensor/dequantize.h"
@@ -142,23 +141,6 @@ TensorResult TensorQuantizer::run(const gguf::File& file, const TensorPlan& plan
   }
   result.relative_rms = power2 > 0 ? std::sqrt(error2 / power2) : 0;
   return result;
-}
-
-// Every file that IN consists of; none of them may be OUT, under whatever name.
-Status check_out_is_not_in(const std::string& in, const std::string& out, const gguf::File& file) {
-  std::vector<std::string> inputs = {in};
-  if (file.n_shards() > 1) {
-    const auto name = gguf::parse_shard_name(in);
-    for (uint32_t i = 1; name && i <= name->count; ++i) inputs.push_back(name->path_of(i));
-  }
-  for (const std::string& input : inputs) {
-    std::error_code error;
-    if (std::filesystem::equivalent(input, out, error) && !error) {
-      return invalid_argument(
-          fmt::format("{} is the input file; choose another name for the result", out));
-    }
-  }
-  return ok_status();
 }
 
 void declare(const gguf::File& file, const std::vector<TensorPlan>& plan, DType wanted,

@@ -45,7 +45,9 @@ bool allows_avx512(const CpuidRecord& r) {
 
 bool allows_amx(const CpuidRecord& r) {
   constexpr uint32_t kBf16 = bit(22), kTile = bit(24), kInt8 = bit(25);
-  return has_all(r.leaf7_edx, kBf16 | kTile | kInt8) && has_all(r.xcr0, kTiles) && r.amx_permitted;
+  constexpr uint32_t kVbmi = bit(1), kGfni = bit(8);  // wherever AMX is, unless masked
+  return has_all(r.leaf7_edx, kBf16 | kTile | kInt8) && has_all(r.leaf7_ecx, kVbmi | kGfni) &&
+         has_all(r.xcr0, kTiles) && r.amx_permitted;
 }
 
 #if defined(__x86_64__)

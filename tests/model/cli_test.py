@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Black-box test of the commands run, logits and perplexity on the tiny lfm2 model.
+"""Black-box test of the commands run, logits and perplexity on the tiny lfm2 model, and of what
+rewrites the n-gram table of the tiny qwen4exp model.
 
   cli_test.py PROGRAM GOLDEN_DIR
 
@@ -9,6 +10,7 @@ Only the standard library is used: the .npy files are read by hand.
 import array
 import json
 import math
+import os
 import pathlib
 import re
 import signal
@@ -224,6 +226,95 @@ class Commands(unittest.TestCase):
         self.fail_with("/nonexistent.txt", "run", "-m", model(), "-f", "/nonexistent.txt")
         both = okibi("run", "-m", model(), "-p", "a", "chat")
         self.assertNotIn(both.returncode, (0, -11, -6))
+
+    # inspect --split-ple
+
+    def flash_next(self):
+        return str(GOLDEN / "qwen4exp-tiny/qwen4exp-tiny-f32.gguf")
+
+    def directory(self, path):
+        return json.loads(self.succeed("inspect", path, "--json").stdout)
+
+    def logits_hash(self, path, ids, *flags):
+        done = self.succeed("logits", "-m", path, "--tokens", ids, *flags, "--out",
+                            self.path("out.npy"))
+        return (done.stderr.rsplit("|", 1)[1], pathlib.Path(self.path("out.npy")).read_bytes())
+
+    def test_a_split_table_has_the_same_rows_and_gives_the_same_logits(self):
+        out = self.path("split.gguf")
+        done = self.succeed("inspect", "--split-ple", self.flash_next(), out)
+        self.assertRegex(done.stdout, r"table as 8 of them; 8 padding rows left out")
+        before, after = self.directory(self.flash_next()), self.directory(out)
+        self.assertEqual(before["metadata"], after["metadata"])
+        tables = [{t["name"]: t for t in d["tensors"]} for d in (before, after)]
+        joined = tables[0].pop("per_layer_token_embd.weight")
+        whole = pathlib.Path(self.flash_next()).read_bytes()
+        new = pathlib.Path(out).read_bytes()
+        at = joined["offset"]
+        for head, size in enumerate([503, 509, 521, 523, 541, 547, 557, 563]):
+            part = tables[1].pop(f"ple_ngram_embd.{head}.weight")
+            self.assertEqual((part["shape"], part["type"]), ([8, size], joined["type"]))
+            n = part["bytes"]
+            self.assertEqual(new[part["offset"]:part["offset"] + n], whole[at:at + n])
+            at += n
+        self.assertEqual(before["n_parameters"] - after["n_parameters"], 8 * 8)
+        self.assertEqual(tables[0].keys(), tables[1].keys())
+        for name, tensor in tables[0].items():
+            other = tables[1][name]
+            self.assertEqual((tensor["shape"], tensor["type"]), (other["shape"], other["type"]))
+            begin, other_begin, n = tensor["offset"], other["offset"], tensor["bytes"]
+            self.assertEqual(whole[begin:begin + n], new[other_begin:other_begin + n], name)
+        ids = self.write("ids", " ".join(str(7 * i % 631) for i in range(60)))
+        for flags in (("--threads", "1"), ("--chunk", "7")):
+            self.assertEqual(self.logits_hash(self.flash_next(), ids, *flags),
+                             self.logits_hash(out, ids, *flags))
+
+    def test_what_has_no_joined_table_is_refused_and_leaves_no_file(self):
+        split, none = self.path("split.gguf"), self.path("none.gguf")
+        self.succeed("inspect", "--split-ple", self.flash_next(), split)
+        self.fail_with("already is one tensor per head", "inspect", "--split-ple", split, none)
+        self.fail_with('general.architecture is "lfm2"', "inspect", "--split-ple", model(), none)
+        self.fail_with("is the input file", "inspect", "--split-ple", self.flash_next(),
+                       self.flash_next())
+        self.fail_with("needs a file to write", "inspect", "--split-ple", self.flash_next())
+        self.fail_with("is for --split-ple", "inspect", self.flash_next(), none)
+        self.fail_with("cannot create", "inspect", "--split-ple", self.flash_next(),
+                       "/nonexistent/out.gguf")
+        cut = self.path("cut.gguf")
+        pathlib.Path(cut).write_bytes(pathlib.Path(self.flash_next()).read_bytes()[:-100])
+        self.fail_with("cut.gguf", "inspect", "--split-ple", cut, none)
+        self.assertEqual(sorted(p.name for p in pathlib.Path(self.folder.name).iterdir()),
+                         ["cut.gguf", "split.gguf"])
+
+    def test_a_full_size_file_without_data_is_planned_and_refused_without_reading_it(self):
+        full = self.path("full.gguf")
+        done = self.succeed("synth", "flash-next", full, "--type", "Q4_K", "--no-data")
+        self.assertIn("1224 tensors, 176943899520 parameters", done.stdout)
+        self.assertLess(pathlib.Path(full).stat().st_blocks * 512, 64 << 20)  # keys and holes
+        found = self.directory(full)
+        self.assertEqual(len(found["tensors"]), 1224)
+        self.assertEqual(found["n_parameters"], 176943899520)
+        # The table of 26.8 GiB stays in the file; all else is packed.
+        table = next(t for t in found["tensors"] if t["name"] == "per_layer_token_embd.weight")
+        packed = found["memory"]["rows"]["weights, packed"]
+        stored = found["tensor_bytes"] - table["bytes"]
+        self.assertGreaterEqual(packed, stored)
+        self.assertLess(packed, stored * 1.001)
+        self.assertGreater(found["memory"]["needed_bytes"], packed)
+        if found["memory"]["fits"]:
+            self.skipTest("this machine has memory for the whole model")
+        for command in (("run", "-m", full, "-p", "a"), ("bench", "-m", full)):
+            process = subprocess.Popen([PROGRAM, *command], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True)
+            errors = process.stderr.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 1, errors)
+            self.assertIn("does not fit into memory", errors)
+            for row in ("weights, packed", "K/V cache", "recurrent state", "needed", "available"):
+                self.assertIn(row, errors)
+            self.assertLess(usage.ru_maxrss, 400 << 10)  # KiB
+            process.stderr.close()
 
     # perplexity
 

@@ -82,6 +82,11 @@ TEST(CpuFeatures, EachMissingFeatureCostsTheLevel) {
     r.leaf7_edx &= ~(1u << b);
     EXPECT_EQ(best_level(r), CpuLevel::kAvx512) << "leaf 7 bit " << b;
   }
+  for (const int b : {1, 8}) {  // VBMI, GFNI
+    CpuidRecord r = kSapphireRapids;
+    r.leaf7_ecx &= ~(1u << b);
+    EXPECT_EQ(best_level(r), CpuLevel::kAvx512) << "leaf 7 ecx bit " << b;
+  }
 }
 
 TEST(CpuFeatures, AForcedLevelIsTakenOrRefusedByName) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gguf/check_data.h"
 #include "gguf/reader.h"
 #include "model/synth/families.h"
 #include "model/synth/plan.h"
@@ -269,6 +270,40 @@ TEST(SynthFiles, ReadBackWithEveryKeyTensorAndFiniteValue) {
                    values.data());
     for (const float v : values) ASSERT_TRUE(std::isfinite(v)) << tensor.name;
     for (const float v : values) ASSERT_LT(std::fabs(v), 3.0f) << tensor.name;
+  }
+}
+
+TEST(SynthFiles, OfTypesWithoutAQuantiserAreSoundAndOfTheRightSize) {
+  const SynthPlan plan = small_plan();
+  for (const char* name : {"iq3_xxs", "IQ3_S", "iq2_xs", "iq2_xxs", "Iq2_S", "iq4_xs", "iq1_m"}) {
+    SCOPED_TRACE(name);
+    const auto type = dtype_from_name(name);
+    ASSERT_TRUE(type.has_value());
+    const TemporaryPath file;
+    ASSERT_TRUE(write_synth(plan, file.path, {.type = *type, .seed = 3}).ok());
+    const auto read = gguf::File::open(file.path);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    std::vector<float> values;
+    for (const SynthTensor& tensor : plan.tensors) {
+      const gguf::TensorInfo* info = read->find_tensor(tensor.name);
+      ASSERT_NE(info, nullptr) << tensor.name;
+      ASSERT_TRUE(gguf::check_tensor_data(*read, *info).ok()) << tensor.name;
+      if (tensor.storage != SynthStorage::kMatrix) continue;
+      // As published files do: rows that no super-block divides are IQ4_NL.
+      const DType stored = tensor.ne[0] % 256 == 0  ? *type
+                           : tensor.ne[0] % 32 == 0 ? DType::kIQ4_NL
+                                                    : DType::kF16;
+      EXPECT_EQ(info->type, stored) << tensor.name;
+      if (info->n_elements() < 8192) continue;
+      values.resize(info->n_elements());
+      dequantize_row(info->type, read->data(*info).data(), static_cast<int64_t>(values.size()),
+                     values.data());
+      double squares = 0;
+      for (const float v : values) squares += static_cast<double>(v) * v;
+      const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
+      const double wanted = 1 / std::sqrt(static_cast<double>(tensor.ne[0]));
+      EXPECT_NEAR(deviation, wanted, 0.15 * wanted) << tensor.name;
+    }
   }
 }
 

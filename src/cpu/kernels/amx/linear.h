@@ -1,5 +1,6 @@
 // The parts of this level's products that install.cpp puts together; each stands in linear_*.cpp.
-// The layouts, packing and gemv are those of avx512, which must be installed before.
+// But for linear_books.cpp the layouts, packing and gemv are those of avx512, which must be
+// installed before.
 #pragma once
 
 #include "cpu/kernel_table.h"
@@ -14,6 +15,7 @@ void install_q8b32(KernelTable& table);
 void install_q8b256(KernelTable& table);
 void install_generic(KernelTable& table);
 void install_round_row(KernelTable& table);
+void install_books(KernelTable& table);
 void install_bf16(KernelTable& table);
 
 }  // namespace okibi::cpu::amx

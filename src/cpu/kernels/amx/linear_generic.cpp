@@ -1,4 +1,5 @@
 // gemm with the seldom-met 256-value types by AMX. gemv stays with VNNI.
+// linear_books.cpp has those of them that the level lays out anew.
 #include "cpu/kernels/amx/linear.h"
 #include "cpu/kernels/amx/super_blocks.h"
 #include "cpu/kernels/avx512/x16_generic256.h"
@@ -29,11 +30,7 @@ void install_generic(KernelTable& table) {
   improve<Q3_K>(t[weight::kQ3_K], "amx.gemm_q3k");
   improve<IQ1_S>(t[weight::kIQ1_S], "amx.gemm_iq1_s");
   improve<IQ1_M>(t[weight::kIQ1_M], "amx.gemm_iq1_m");
-  improve<IQ2_XXS>(t[weight::kIQ2_XXS], "amx.gemm_iq2_xxs");
-  improve<IQ2_XS>(t[weight::kIQ2_XS], "amx.gemm_iq2_xs");
   improve<IQ2_S>(t[weight::kIQ2_S], "amx.gemm_iq2_s");
-  improve<IQ3_XXS>(t[weight::kIQ3_XXS], "amx.gemm_iq3_xxs");
-  improve<IQ3_S>(t[weight::kIQ3_S], "amx.gemm_iq3_s");
   improve<TQ1_0>(t[weight::kTQ1_0], "amx.gemm_tq1_0");
   improve<TQ2_0>(t[weight::kTQ2_0], "amx.gemm_tq2_0");
 }

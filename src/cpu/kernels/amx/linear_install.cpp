@@ -9,6 +9,7 @@ void install_linear(KernelTable& table) {
   install_q8b256(table);
   install_generic(table);
   install_round_row(table);
+  install_books(table);
   install_bf16(table);
 }
 
