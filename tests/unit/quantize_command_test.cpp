@@ -227,8 +227,9 @@ TEST_F(QuantizeCommand, InspectPrintsJsonThatCountsTheFile) {
   uint64_t n_parameters = 0;
   for (const auto& info : file->tensors()) n_parameters += info.n_elements();
   EXPECT_EQ(json["n_parameters"], n_parameters);
-  // An architecture that this build does not run is said so; a known one gets its memory plan.
-  EXPECT_NE(json["memory"]["refused"].get<std::string>().find("qwen4exp"), std::string::npos);
+  // An architecture that this build runs gets its memory plan.
+  ASSERT_FALSE(json["memory"].contains("refused"));
+  EXPECT_GT(json["memory"]["needed_bytes"].get<uint64_t>(), 0u);
   ASSERT_EQ(run({"inspect", OKIBI_GOLDEN_DIR "/lfm2vl-tiny/lfm2vl-tiny-f32.gguf", "--json", "--ctx",
                  "1024"}),
             0)
