@@ -12,7 +12,8 @@ namespace {
 
 // One super-block of one row.
 struct RowBlock {
-  __m256i v[8];      // signed values
+  __m256i v[8];      // values; of types with signs magnitudes
+  __m256i minus[8];  // of those: -1 where the value is negative, else 0
   __m256i scale[8];  // of values 32 g ..: low half of the register for 16 g, high half for 16 g + 1
   uint16_t d;        // f16
 };
@@ -32,11 +33,10 @@ inline int64_t row8(const void* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-// Rows of four values go to vectors by way of memory; the register keeps compilers from inserting
-// them one by one instead, which takes more operations and all of them on one port.
-inline void copy4(const uint8_t* from, uint8_t* to) {
-  uint32_t v;
-  std::memcpy(&v, from, sizeof v);
+// Rows of four values go to vectors by way of memory, two by two; the register keeps compilers from
+// inserting them one by one instead, which takes more operations and all of them on one port.
+inline void copy44(const uint8_t* first, const uint8_t* second, uint8_t* to) {
+  uint64_t v = read32(first) | static_cast<uint64_t>(read32(second)) << 32;
   asm("" : "+r"(v));
   std::memcpy(to, &v, sizeof v);
 }
@@ -48,18 +48,44 @@ inline __m256i spread8(uint32_t bytes) {
   return _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bytes)), order);
 }
 
-// Negates the values whose bit is set.
-inline __m256i with_signs(__m256i v, uint32_t signs) {
+// Bit j of byte k to -1 or 0 over value 8k + j.
+inline __m256i minus_mask(uint32_t signs) {
   const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
-  const __m256i negative = _mm256_cmpeq_epi8(_mm256_and_si256(spread8(signs), bit), bit);
-  return _mm256_sub_epi8(_mm256_xor_si256(v, negative), negative);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(spread8(signs), bit), bit);
+}
+inline __m256i negate(__m256i v, __m256i minus) {
+  return _mm256_sub_epi8(_mm256_xor_si256(v, minus), minus);
 }
 
-// Four 7-bit sign indices to their sign bytes.
-inline uint32_t sign_bytes(uint32_t w) {
-  return kKSigns[w & 127] | static_cast<uint32_t>(kKSigns[(w >> 7) & 127]) << 8 |
-         static_cast<uint32_t>(kKSigns[(w >> 14) & 127]) << 16 |
-         static_cast<uint32_t>(kKSigns[(w >> 21) & 127]) << 24;
+// Seven bits a byte to eight whose number of ones is even.
+inline __m256i even_bytes(__m256i seven) {
+  const __m256i odd =
+      _mm256_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0, 0,
+                       -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0);
+  const __m256i mask = _mm256_set1_epi8(15);
+  const __m256i low = _mm256_shuffle_epi8(odd, _mm256_and_si256(seven, mask));
+  const __m256i high =
+      _mm256_shuffle_epi8(odd, _mm256_and_si256(_mm256_srli_epi16(seven, 4), mask));
+  return _mm256_xor_si256(seven, _mm256_xor_si256(low, high));
+}
+// Word g: four fields of seven signs and the scale of values 32g ..
+inline void place_words(__m256i words, RowBlock* out) {
+  const auto field = [words](int shift, int mask) {
+    return _mm256_and_si256(_mm256_slli_epi32(words, shift), _mm256_set1_epi32(mask));
+  };
+  const __m256i seven = _mm256_or_si256(_mm256_or_si256(field(0, 0x7f), field(1, 0x7f00)),
+                                        _mm256_or_si256(field(2, 0x7f0000), field(3, 0x7f000000)));
+  const __m256i scale = _mm256_or_si256(_mm256_srli_epi32(words, 27), _mm256_set1_epi32(1));
+  alignas(32) uint32_t signs[8], scales[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(signs), even_bytes(seven));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(scales),
+                     _mm256_or_si256(scale, _mm256_slli_epi32(scale, 16)));
+  // Through memory each of them is a broadcasting load.
+  asm("" : "+m"(signs), "+m"(scales));
+  for (int g = 0; g < 8; ++g) {
+    out->minus[g] = minus_mask(signs[g]);
+    out->scale[g] = _mm256_set1_epi32(static_cast<int>(scales[g]));
+  }
 }
 
 inline __m256i same_scale(int s) {
@@ -86,39 +112,45 @@ inline __m128i odd_nibbles(const uint8_t* p) {
   return _mm_add_epi8(_mm_add_epi8(s, s), _mm_set1_epi8(1));
 }
 
-// Each format gives kType, kBytes, kFactor (what d is multiplied by) and kWidth (product32.h).
+// Each format gives kType, kBytes, kFactor (what d is multiplied by), kWidth (product32.h) and
+// whether its values are magnitudes with signs.
 struct IQ2_XXS {
   static constexpr int kType = weight::kIQ2_XXS, kWidth = 2;  // 43
   static constexpr float kFactor = 0.125f;
+  static constexpr bool kHasSigns = true;
   static void unpack(const uint8_t* b, RowBlock* out) {
     out->d = read16(b);
     for (int g = 0; g < 8; ++g) {
       const uint8_t* q = b + 2 + 8 * g;
-      const uint32_t w = read32(q + 4);
-      const __m256i v = _mm256_set_epi64x(row8(kIq2XxsGrid[q[3]]), row8(kIq2XxsGrid[q[2]]),
-                                          row8(kIq2XxsGrid[q[1]]), row8(kIq2XxsGrid[q[0]]));
-      out->v[g] = with_signs(v, sign_bytes(w));
-      out->scale[g] = same_scale(static_cast<int>(2 * (w >> 28) + 1));
+      out->v[g] = _mm256_set_epi64x(row8(kIq2XxsGrid[q[3]]), row8(kIq2XxsGrid[q[2]]),
+                                    row8(kIq2XxsGrid[q[1]]), row8(kIq2XxsGrid[q[0]]));
     }
+    // The odd words of both, brought back into order.
+    const __m256 odd = _mm256_shuffle_ps(_mm256_castsi256_ps(load(b + 2)),
+                                         _mm256_castsi256_ps(load(b + 34)), 0xdd);
+    place_words(_mm256_permute4x64_epi64(_mm256_castps_si256(odd), 0xd8), out);
   }
 };
 
 struct IQ2_XS {
   static constexpr int kType = weight::kIQ2_XS, kWidth = 2;  // 43
   static constexpr float kFactor = 0.125f;
+  static constexpr bool kHasSigns = true;
   static void unpack(const uint8_t* b, RowBlock* out) {
     out->d = read16(b);
+    const __m256i seven =
+        _mm256_packus_epi16(_mm256_srli_epi16(load(b + 2), 9), _mm256_srli_epi16(load(b + 34), 9));
+    alignas(32) uint32_t signs[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(signs),
+                       even_bytes(_mm256_permute4x64_epi64(seven, 0xd8)));
+    asm("" : "+m"(signs));
     for (int g = 0; g < 8; ++g) {
       uint64_t w;
       std::memcpy(&w, b + 2 + 8 * g, sizeof w);
-      const __m256i v =
+      out->v[g] =
           _mm256_set_epi64x(row8(kIq2XsGrid[(w >> 48) & 511]), row8(kIq2XsGrid[(w >> 32) & 511]),
                             row8(kIq2XsGrid[(w >> 16) & 511]), row8(kIq2XsGrid[w & 511]));
-      const uint32_t signs = kKSigns[(w >> 9) & 127] |
-                             static_cast<uint32_t>(kKSigns[(w >> 25) & 127]) << 8 |
-                             static_cast<uint32_t>(kKSigns[(w >> 41) & 127]) << 16 |
-                             static_cast<uint32_t>(kKSigns[w >> 57]) << 24;
-      out->v[g] = with_signs(v, signs);
+      out->minus[g] = minus_mask(signs[g]);
     }
     place_scales(odd_nibbles(b + 66), out->scale);
   }
@@ -127,6 +159,7 @@ struct IQ2_XS {
 struct IQ2_S {
   static constexpr int kType = weight::kIQ2_S, kWidth = 2;  // 43
   static constexpr float kFactor = 0.125f;
+  static constexpr bool kHasSigns = true;
   static void unpack(const uint8_t* b, RowBlock* out) {
     out->d = read16(b);
     for (int g = 0; g < 8; ++g) {
@@ -136,7 +169,8 @@ struct IQ2_S {
                                           row8(kIq2SGrid[q[2] | ((high << 4) & 0x300)]),
                                           row8(kIq2SGrid[q[1] | ((high << 6) & 0x300)]),
                                           row8(kIq2SGrid[q[0] | ((high << 8) & 0x300)]));
-      out->v[g] = with_signs(v, read32(b + 34 + 4 * g));
+      out->v[g] = v;
+      out->minus[g] = minus_mask(read32(b + 34 + 4 * g));
     }
     place_scales(odd_nibbles(b + 74), out->scale);
   }
@@ -145,22 +179,23 @@ struct IQ2_S {
 struct IQ3_XXS {
   static constexpr int kType = weight::kIQ3_XXS, kWidth = 2;  // 62
   static constexpr float kFactor = 0.25f;
+  static constexpr bool kHasSigns = true;
   static void unpack(const uint8_t* b, RowBlock* out) {
     out->d = read16(b);
     alignas(32) uint8_t values[256];
 #pragma GCC unroll 16
-    for (int n = 0; n < 64; ++n) copy4(kIq3XxsGrid[b[2 + n]], values + 4 * n);
-    for (int g = 0; g < 8; ++g) {
-      const uint32_t w = read32(b + 66 + 4 * g);
-      out->v[g] = with_signs(load(values + 32 * g), sign_bytes(w));
-      out->scale[g] = same_scale(static_cast<int>(2 * (w >> 28) + 1));
+    for (int n = 0; n < 64; n += 2) {
+      copy44(kIq3XxsGrid[b[2 + n]], kIq3XxsGrid[b[3 + n]], values + 4 * n);
     }
+    place_words(load(b + 66), out);
+    for (int g = 0; g < 8; ++g) out->v[g] = load(values + 32 * g);
   }
 };
 
 struct IQ3_S {
   static constexpr int kType = weight::kIQ3_S, kWidth = 4;  // 15
   static constexpr float kFactor = 1.0f;
+  static constexpr bool kHasSigns = true;
   // Sixteen indices: a byte and one of 16 bits each.
   static __m256i indices(const uint8_t* low, int high) {
     const __m256i bit = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096,
@@ -178,9 +213,12 @@ struct IQ3_S {
                          indices(b + 2 + 16 * i, read16(b + 66 + 2 * i)));
     }
 #pragma GCC unroll 16
-    for (int n = 0; n < 64; ++n) copy4(kIq3SGrid[index[n]], values + 4 * n);
+    for (int n = 0; n < 64; n += 2) {
+      copy44(kIq3SGrid[index[n]], kIq3SGrid[index[n + 1]], values + 4 * n);
+    }
     for (int g = 0; g < 8; ++g) {
-      out->v[g] = with_signs(load(values + 32 * g), read32(b + 74 + 4 * g));
+      out->v[g] = load(values + 32 * g);
+      out->minus[g] = minus_mask(read32(b + 74 + 4 * g));
       out->scale[g] = same_scale(2 * ((b[106 + (g >> 1)] >> (4 * (g & 1))) & 15) + 1);
     }
   }
@@ -195,6 +233,7 @@ inline __m256i shifted(__m256i grid, __m256i delta) {
 struct IQ1_S {
   static constexpr int kType = weight::kIQ1_S, kWidth = 4;  // 9
   static constexpr float kFactor = 0.125f;
+  static constexpr bool kHasSigns = false;
   static void unpack(const uint8_t* b, RowBlock* out) {
     out->d = read16(b);
     for (int g = 0; g < 8; ++g) {
@@ -212,6 +251,7 @@ struct IQ1_S {
 struct IQ1_M {
   static constexpr int kType = weight::kIQ1_M, kWidth = 4;  // 9
   static constexpr float kFactor = 0.125f;
+  static constexpr bool kHasSigns = false;
   static void unpack(const uint8_t* b, RowBlock* out) {
     uint64_t c;  // four words: f16 nibbles on top of four 3-bit scales each
     std::memcpy(&c, b + 48, sizeof c);
@@ -254,12 +294,15 @@ inline __m256i sum_lanes(const __m256i* v) {
                           _mm256_permute2x128_si256(a, b, 0x31));
 }
 
+// Signs go to the activations where the type keeps them apart.
+template <bool kHasSigns>
 inline __m256i row_sums(const RowBlock& row, const int8_t* q) {
   __m256i sum = _mm256_setzero_si256();
   for (int g = 0; g < 8; ++g) {
-    const __m256i a = _mm256_sign_epi8(load(q + 32 * g), row.v[g]);
-    const __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(row.v[g]), a);
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, row.scale[g]));
+    const __m256i a = kHasSigns ? negate(load(q + 32 * g), row.minus[g])
+                                : _mm256_sign_epi8(load(q + 32 * g), row.v[g]);
+    const __m256i size = kHasSigns ? row.v[g] : _mm256_abs_epi8(row.v[g]);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(size, a), row.scale[g]));
   }
   return sum;
 }
@@ -280,7 +323,7 @@ void gemv_rows(const ProductArgs& args) {
         for (int o = 0; o < 8; ++o) {
           RowBlock row;
           Iq::unpack(block + o * Format::kBytes, &row);
-          sums[o] = row_sums(row, q);
+          sums[o] = row_sums<Iq::kHasSigns>(row, q);
           d[o] = row.d;
         }
         const __m256 scale = _mm256_mul_ps(halves(d), _mm256_set1_ps(Iq::kFactor));
@@ -305,7 +348,10 @@ void unpack_rows(const PackedMatrix& w, int64_t p, int64_t b, Unpacked256* u) {
   u->s.d = _mm256_mul_ps(halves(d), _mm256_set1_ps(Iq::kFactor));
   for (int g = 0; g < 8; ++g) {
     __m256 lanes[8];
-    for (int o = 0; o < 8; ++o) lanes[o] = _mm256_castsi256_ps(rows[o].v[g]);
+    for (int o = 0; o < 8; ++o) {
+      const __m256i v = Iq::kHasSigns ? negate(rows[o].v[g], rows[o].minus[g]) : rows[o].v[g];
+      lanes[o] = _mm256_castsi256_ps(v);
+    }
     transpose8(lanes);
     for (int i = 0; i < 8; ++i) u->w[8 * g + i] = _mm256_castps_si256(lanes[i]);
     // Every lane of a half holds the same scale twice: lane 0 of a row is that of the first 16
