@@ -221,9 +221,9 @@ TEST(LongContext, DraftsRolledBackLeaveNothing) {
 TEST(SlowLongContext, DraftsRolledBackLeaveNothing) {
   for (const char* family : kFamilies) {
     for (KvCacheType kv : {KvCacheType::kF32, KvCacheType::kF16, KvCacheType::kQ8_0}) {
-      const auto engine = open(tiny_model(family, DType::kQ4_K), {}, kv, 2);
+      const auto engine = open(tiny_model(family, DType::kQ4_K), {}, kv);
       ASSERT_NE(engine, nullptr);
-      for (uint32_t seed = 20; seed < 30; ++seed) {
+      for (uint32_t seed = 20; seed < 24; ++seed) {
         SCOPED_TRACE(std::string(family) + ", seed " + std::to_string(seed));
         roll_back_drafts(*engine, seed % 2 == 0, seed, 60);
       }

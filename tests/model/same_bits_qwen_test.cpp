@@ -52,20 +52,24 @@ TEST(SameBitsQwen, HoldWithTheSwitchesOff) {
   }
 }
 
-TEST(SlowSameBitsQwen, HoldForEveryWeightTypeKeyTypeAndLevel) {
+TEST(SlowSameBitsQwen, HoldForEveryLevelAndWeightType) {
   for (const std::string& level : host_levels()) {
     for (const char* family : kFamilies) {
       for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K,
                          DType::kQ6_K, DType::kIQ4_NL}) {
         Case c = case_of(family, type);
+        c.name += ", " + level;
         c.level = level;
-        expect_same_bits(c, 3);
+        expect_same_bits(c, 2);
       }
     }
   }
+}
+
+TEST(SlowSameBitsQwen, HoldForEveryWeightAndKeyType) {
   for (const char* family : kFamilies) {
     for (DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_K}) {
-      for (KvCacheType kv : kKvTypes) expect_same_bits(case_of(family, type, kv), 6);
+      for (KvCacheType kv : kKvTypes) expect_same_bits(case_of(family, type, kv), 3);
     }
   }
 }
@@ -96,14 +100,20 @@ class WatchingBackend : public ForwardingBackend {
   std::vector<ops::SequenceSpan> spans_;
 };
 
-// The first step after a fork forgets to update the pooled keys.
+// The first step after a fork loses its update of the pooled keys. (Zeros stand for what was there:
+// what a page held before depends on the programs before, and shrinking repeats a program.)
 class StalePooledKey final : public WatchingBackend {
  public:
   using WatchingBackend::WatchingBackend;
   void index_append(const ops::IndexKeys& keys, ops::Rows k) override {
-    bool is_fork = false;
-    for (const ops::SequenceSpan& s : spans_) is_fork |= s.n_past > 0 && s.src_slot != s.dst_slot;
-    if (!is_fork) inner_->index_append(keys, k);
+    for (const ops::SequenceSpan& s : spans_) {
+      if (s.n_past == 0 || s.src_slot == s.dst_slot) continue;
+      for (uint32_t i = 0; i < s.n_rows; ++i) {
+        const std::vector<float> nothing(inner_->read(k, s.first_row + i).size(), 0.0f);
+        inner_->write(k, s.first_row + i, nothing);
+      }
+    }
+    inner_->index_append(keys, k);
   }
 };
 
