@@ -362,7 +362,8 @@ struct Unpacked : F {
   static __m512 m(const uint8_t*) { return _mm512_setzero_ps(); }
   static void unpack(const uint8_t* unit, uint8_t* codes, int64_t stride, __m512i* scales,
                      __m512i*) {
-    // Not measured apart from the rest; happens once per super-block of 16 rows and 512 activations.
+    // Not measured apart from the rest; happens once per super-block of 16 rows and 512
+    // activations.
     typename F::Book book;
     F::make(&book);
     for (int g = 0; g < 8; ++g) {
