@@ -16,8 +16,6 @@
 namespace okibi::cpu {
 namespace {
 
-// The shortest range of panels that a thread takes: some microseconds of reading.
-constexpr int64_t kMinRangeBytes = 32 << 10;
 // From here on computing decides, not reading.
 constexpr int64_t kManyRows = 32;
 // What the walks of gemm keep together.

@@ -27,6 +27,8 @@ namespace okibi::cpu {
 constexpr int kKernelRevision = 3;
 // Kernels read whole vectors: every buffer is readable this far past its end.
 constexpr uint64_t kReadPast = 64;
+// The shortest range of panels that a thread takes: some microseconds of reading.
+constexpr int64_t kMinRangeBytes = 32 << 10;
 // The tallest panel of any layout.
 constexpr int64_t kMaxPanelRows = 64;
 

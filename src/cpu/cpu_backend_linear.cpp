@@ -12,8 +12,6 @@
 namespace okibi::cpu {
 namespace {
 
-// The shortest range of panels that a thread takes: some microseconds of reading.
-constexpr int64_t kMinRangeBytes = 32 << 10;
 // Ranges per thread when rows are cut as well.
 constexpr int64_t kRangesPerThread = 8;
 // A range of a large batch is not cut below this many rows: each cut unpacks the panel again.

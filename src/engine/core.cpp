@@ -22,11 +22,7 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
                                            const Sizes& sizes) {
   auto core = std::unique_ptr<Core>(new Core());
   const model::ModelFacts& facts = model->facts();
-  OKIBI_RETURN_IF_ERROR(backend->set_kv({.layers = facts.kv_layers,
-                                         .type = sizes.kv_type,
-                                         .sparse = sizes.sparse,
-                                         .page_tokens = sizes.page_tokens,
-                                         .max_pages = sizes.n_pages}));
+  OKIBI_RETURN_IF_ERROR(backend->set_kv(sizes.kv_config(facts)));
   OKIBI_RETURN_IF_ERROR(
       backend->set_state({.floats_per_slot = facts.state_floats, .max_slots = sizes.n_slots}));
   OKIBI_RETURN_IF_ERROR(model->add_activations(*backend, sizes.max_batch_rows, sizes.max_outputs));
@@ -40,11 +36,7 @@ Result<std::unique_ptr<Core>> Core::create(std::unique_ptr<ops::Backend> backend
                   .slots = core->slots_.get(),
                   .has_state = facts.state_floats > 0,
                   .has_kv = !facts.kv_layers.empty()};
-  const uint64_t page_bytes = ops::kv_page_bytes({.layers = facts.kv_layers,
-                                                  .type = sizes.kv_type,
-                                                  .sparse = sizes.sparse,
-                                                  .page_tokens = sizes.page_tokens,
-                                                  .max_pages = 1});
+  const uint64_t page_bytes = ops::kv_page_bytes(sizes.kv_config(facts));
   core->prefixes_ = std::make_unique<reuse::PrefixCache>(
       sizes.state_cache_bytes,
       reuse::PrefixCache::Costs{.page_bytes = facts.kv_layers.empty() ? 0 : page_bytes,
@@ -116,6 +108,11 @@ void Core::run_step(std::span<StepItem> items) {
   backend_->end_step();
 
   report_selections(items);
+  report_logits(items);
+  for (StepItem& item : items) item.sequence->commit(item.tokens);
+}
+
+void Core::report_logits(std::span<StepItem> items) {
   int64_t row = 0;
   for (StepItem& item : items) {
     for (uint32_t output = item.first_output; output < item.tokens.size(); ++output) {
@@ -124,7 +121,6 @@ void Core::run_step(std::span<StepItem> items) {
           item.labels.empty() ? static_cast<size_t>(model_->facts().n_vocab) : item.labels.size();
       if (item.on_logits) item.on_logits(output, logits.first(n));
     }
-    item.sequence->commit(item.tokens);
   }
 }
 

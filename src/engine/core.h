@@ -52,6 +52,14 @@ class Core {
     ops::KvType kv_type = ops::KvType::kF16;
     ops::SparseSwitches sparse;
     uint64_t state_cache_bytes = 0;  // of kept prefixes
+
+    ops::KvConfig kv_config(const model::ModelFacts& facts) const {
+      return {.layers = facts.kv_layers,
+              .type = kv_type,
+              .sparse = sparse,
+              .page_tokens = page_tokens,
+              .max_pages = n_pages};
+    }
   };
 
   // The model's weights are already in the backend; this adds caches and activation buffers.
@@ -83,6 +91,7 @@ class Core {
 
  private:
   void report_selections(std::span<StepItem> items);
+  void report_logits(std::span<StepItem> items);
 
   Core() = default;
 

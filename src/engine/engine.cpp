@@ -146,12 +146,8 @@ ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
   info.n_layers = static_cast<uint32_t>(facts.n_layers);
   info.n_vocab = static_cast<uint32_t>(facts.n_vocab);
   info.n_ctx_trained = static_cast<uint32_t>(facts.n_ctx_trained);
-  info.kv_bytes_per_token = ops::kv_page_bytes({.layers = facts.kv_layers,
-                                                .type = sizes.kv_type,
-                                                .sparse = sizes.sparse,
-                                                .page_tokens = sizes.page_tokens,
-                                                .max_pages = 1}) /
-                            static_cast<uint64_t>(sizes.page_tokens);
+  info.kv_bytes_per_token =
+      ops::kv_page_bytes(sizes.kv_config(facts)) / static_cast<uint64_t>(sizes.page_tokens);
   info.attention = attention_info(facts, sizes.kv_type);
   for (const AttentionInfo& layer : info.attention) {
     if (layer.block_tokens > 0) ++info.n_sparse_layers;

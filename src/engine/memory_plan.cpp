@@ -92,11 +92,7 @@ Result<SizedPlan> plan_memory(const EngineOptions& options, const model::Model& 
   plan.available_bytes =
       options.memory_limit_bytes > 0 ? options.memory_limit_bytes : available_memory_bytes();
 
-  const uint64_t page_bytes = ops::kv_page_bytes({.layers = facts.kv_layers,
-                                                  .type = sizes.kv_type,
-                                                  .sparse = sizes.sparse,
-                                                  .page_tokens = kPageTokens,
-                                                  .max_pages = 1});
+  const uint64_t page_bytes = ops::kv_page_bytes(sizes.kv_config(facts));
   const auto pages_for = [&](uint64_t n_ctx) {
     return options.n_sessions * static_cast<uint64_t>(ceil_div(n_ctx, kPageTokens)) + kForkPages;
   };

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "engine/open_engine.h"
-#include "platform/cpu_features.h"
+#include "model/golden_model.h"
 #include "same_bits_machine.h"
 
 namespace okibi::test {
+
+using okibi::testing::host_levels;
 
 struct Case {
   std::string name;
@@ -64,16 +66,6 @@ inline void expect_same_bits(const Case& c, int n_programs, MachineOptions optio
       }
     }
   }
-}
-
-inline std::vector<std::string> host_levels() {
-  std::vector<std::string> levels;
-  const CpuLevel best = best_level(host_cpu());
-  for (CpuLevel level :
-       {CpuLevel::kReference, CpuLevel::kAvx2, CpuLevel::kAvx512, CpuLevel::kAmx}) {
-    if (level <= best) levels.emplace_back(cpu_level_name(level));
-  }
-  return levels;
 }
 
 template <typename Bug>

@@ -26,25 +26,15 @@ struct IndexLanes : Lanes {
                       uint32_t* to_blocks) {
     alignas(32) float s[16];
     store(s, scores);
-    int32_t n = 0;
-    for (; mask != 0; mask &= mask - 1, ++n) {
-      const int i = __builtin_ctz(mask);
-      to_scores[n] = s[i];
-      to_blocks[n] = blocks[i];
-    }
-    return n;
+    return keep_lanes(
+        mask, s, [=](int i) { return blocks[i]; }, to_scores, to_blocks);
   }
   static int32_t keep_from(uint32_t mask, V scores, uint32_t first, float* to_scores,
                            uint32_t* to_blocks) {
     alignas(32) float s[16];
     store(s, scores);
-    int32_t n = 0;
-    for (; mask != 0; mask &= mask - 1, ++n) {
-      const int i = __builtin_ctz(mask);
-      to_scores[n] = s[i];
-      to_blocks[n] = first + static_cast<uint32_t>(i);
-    }
-    return n;
+    return keep_lanes(
+        mask, s, [=](int i) { return first + static_cast<uint32_t>(i); }, to_scores, to_blocks);
   }
   static void prefetch(const float* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);

@@ -19,23 +19,14 @@ struct IndexLanes : Lanes {
   }
   static int32_t keep(uint32_t mask, const V& scores, const uint32_t* blocks, float* to_scores,
                       uint32_t* to_blocks) {
-    int32_t n = 0;
-    for (; mask != 0; mask &= mask - 1, ++n) {
-      const int i = __builtin_ctz(mask);
-      to_scores[n] = scores.x[i];
-      to_blocks[n] = blocks[i];
-    }
-    return n;
+    return keep_lanes(
+        mask, scores.x, [=](int i) { return blocks[i]; }, to_scores, to_blocks);
   }
   static int32_t keep_from(uint32_t mask, const V& scores, uint32_t first, float* to_scores,
                            uint32_t* to_blocks) {
-    int32_t n = 0;
-    for (; mask != 0; mask &= mask - 1, ++n) {
-      const int i = __builtin_ctz(mask);
-      to_scores[n] = scores.x[i];
-      to_blocks[n] = first + static_cast<uint32_t>(i);
-    }
-    return n;
+    return keep_lanes(
+        mask, scores.x, [=](int i) { return first + static_cast<uint32_t>(i); }, to_scores,
+        to_blocks);
   }
   static void prefetch(const float*) {}
 };

@@ -14,6 +14,20 @@
 namespace okibi::cpu {
 namespace {
 
+// keep and keep_from for levels without an instruction that moves lanes together: block_of(i) is
+// the block of lane i. In place is fine: lanes only move to the front.
+template <typename BlockOf>
+inline int32_t keep_lanes(uint32_t mask, const float* scores, const BlockOf& block_of,
+                          float* to_scores, uint32_t* to_blocks) {
+  int32_t n = 0;
+  for (; mask != 0; mask &= mask - 1, ++n) {
+    const int i = __builtin_ctz(mask);
+    to_scores[n] = scores[i];
+    to_blocks[n] = block_of(i);
+  }
+  return n;
+}
+
 template <class L>
 void index_mean(const float* const* rows, int32_t n, int64_t dim, float* out) {
   const auto count = L::splat(static_cast<float>(n));
