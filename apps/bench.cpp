@@ -64,9 +64,11 @@ constexpr std::pair<const char*, const char*> kSwitches[] = {
     {"cells", "qsa-topk=cells"},
     {"all-off", "qsa-pooled=off,qsa-attend=masked,qsa-topk=cells"}};
 
-Status set_switch(std::string* to, const std::string& value, const char* on, const char* off) {
-  if (value != on && value != off) {
-    return invalid_argument(fmt::format("--b: found \"{}\", expected {} or {}", value, on, off));
+Status set_one_of(std::string* to, const std::string& value,
+                  const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    return invalid_argument(
+        fmt::format("--b: found \"{}\", expected {}", value, fmt::join(allowed, " or ")));
   }
   *to = value;
   return ok_status();
@@ -88,15 +90,15 @@ Result<EngineOptions> changed_options(EngineFlags flags, const std::string& chan
     if (key == "cpu") {
       flags.options.cpu_level = value;
     } else if (key == "kv") {
-      flags.kv = value;
+      OKIBI_RETURN_IF_ERROR(set_one_of(&flags.kv, value, kKvNames));
     } else if (key == "activations") {
-      flags.activations = value;
+      OKIBI_RETURN_IF_ERROR(set_one_of(&flags.activations, value, kActivationNames));
     } else if (key == "qsa-pooled") {
-      OKIBI_RETURN_IF_ERROR(set_switch(&flags.pooled, value, "on", "off"));
+      OKIBI_RETURN_IF_ERROR(set_one_of(&flags.pooled, value, {"on", "off"}));
     } else if (key == "qsa-attend") {
-      OKIBI_RETURN_IF_ERROR(set_switch(&flags.attend, value, "selected", "masked"));
+      OKIBI_RETURN_IF_ERROR(set_one_of(&flags.attend, value, {"selected", "masked"}));
     } else if (key == "qsa-topk") {
-      OKIBI_RETURN_IF_ERROR(set_switch(&flags.topk, value, "blocks", "cells"));
+      OKIBI_RETURN_IF_ERROR(set_one_of(&flags.topk, value, {"blocks", "cells"}));
     } else if (key == "model") {
       flags.options.model_path = value;
     } else if (key == "threads" || key == "batch") {

@@ -99,13 +99,13 @@ class Measurement {
   EncoderPeak peak_of_encoder() const {
     const ops::Roofs& r = result_.roofs;
     const DType type = vision_.layer_type;
-    if (!plan_.options.f32_activations && r.bf16_ops_per_s > 0) {
+    if (plan_.options.activations != ActivationType::kF32 && r.bf16_ops_per_s > 0) {
       if (type == DType::kQ8_0) return {"bfloat16", r.bf16_ops_per_s, false};
       if (type == DType::kBF16) return {"bfloat16, two products each", r.bf16_ops_per_s / 2, false};
       if (type == DType::kF16)
         return {"bfloat16, three products each", r.bf16_ops_per_s / 3, false};
     }
-    if (plan_.options.f32_activations || !vision_.is_quantised()) {
+    if (plan_.options.activations == ActivationType::kF32 || !vision_.is_quantised()) {
       return {"float32", r.float_ops_per_s, false};
     }
     return {r.int8_name, r.int8_ops_per_s, r.bf16_ops_per_s > 0};

@@ -36,12 +36,14 @@ void EngineFlags::add(CLI::App* command) {
   command->add_option("--ctx", options.n_ctx,
                       "tokens a session may hold; default: what the file says, as memory allows");
   command->add_option("--kv", kv, "type of cached keys and values")
-      ->check(CLI::IsMember({"f32", "f16", "q8_0"}))
+      ->check(CLI::IsMember(kKvNames))
       ->capture_default_str();
   command
-      ->add_option("--activations", activations,
-                   "f32: exact dequantised weights times float activations, slow, for checking")
-      ->check(CLI::IsMember({"auto", "f32"}))
+      ->add_option(
+          "--activations", activations,
+          "of products: q8: 8 bits, best for writing text; bf16: fast for questions, twice "
+          "the memory of Q8_0 weights, with AMX only; f32: exact, slow, for checking")
+      ->check(CLI::IsMember(kActivationNames))
       ->capture_default_str();
   command
       ->add_option("--qsa-pooled", pooled,
@@ -67,7 +69,10 @@ EngineOptions EngineFlags::resolved() const {
   result.kv_type = kv == "f32"    ? KvCacheType::kF32
                    : kv == "q8_0" ? KvCacheType::kQ8_0
                                   : KvCacheType::kF16;
-  result.f32_activations = activations == "f32";
+  result.activations = activations == "f32"    ? ActivationType::kF32
+                       : activations == "bf16" ? ActivationType::kBf16
+                       : activations == "q8"   ? ActivationType::kInt8
+                                               : own_activations;
   result.sparse = {.keep_pooled = pooled == "on",
                    .attend_selected = attend == "selected",
                    .select_blocks = topk == "blocks"};

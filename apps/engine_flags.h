@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "okibi/engine.h"
 #include "okibi/sampler.h"
@@ -12,10 +13,16 @@
 
 namespace okibi::apps {
 
+// What --kv and --activations take.
+inline const std::vector<std::string> kKvNames = {"f32", "f16", "q8_0"};
+inline const std::vector<std::string> kActivationNames = {"auto", "q8", "bf16", "f32"};
+
 struct EngineFlags {
   EngineOptions options;
   std::string kv = "f16";
   std::string activations = "auto";
+  // What "auto" stands for.
+  ActivationType own_activations = ActivationType::kInt8;
   std::string pooled = "on", attend = "selected", topk = "blocks";  // --qsa-...
   std::string profile_path;
 

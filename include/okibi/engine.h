@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "okibi/activation_type.h"
 #include "okibi/picture.h"
 #include "okibi/status.h"
 #include "okibi/text.h"
@@ -62,8 +63,7 @@ struct EngineOptions {
                             // memory allows
   uint32_t n_sessions = 4;  // sessions of n_ctx tokens that memory is planned for
   KvCacheType kv_type = KvCacheType::kF16;
-  bool f32_activations = false;   // exact dequantised weights times float activations: slow, for
-                                  // checking
+  ActivationType activations = ActivationType::kInt8;
   uint32_t max_batch_rows = 512;  // tokens in one step
   SparseOptions sparse;
   uint64_t memory_limit_bytes = 0;  // 0: what the system says is available

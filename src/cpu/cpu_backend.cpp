@@ -25,22 +25,27 @@ Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& 
   }
   OKIBI_ASSIGN_OR_RETURN(const CpuLevel level, choose_level(options.level, host_cpu()));
   return std::unique_ptr<ops::Backend>(
-      std::make_unique<CpuBackend>(level, options.n_threads, options.f32_activations));
+      std::make_unique<CpuBackend>(level, options.n_threads, options.activations));
 }
 
-CpuBackend::CpuBackend(CpuLevel level, int n_threads, bool f32_activations)
+CpuBackend::CpuBackend(CpuLevel level, int n_threads, ActivationType activations)
     : kernels_(make_table(level)),
       stream_kernels_(make_stream_kernels(level)),
       recurrent_kernels_(make_recurrent_kernels(level)),
       experts_kernels_(make_experts_kernels(level)),
       index_kernels_(make_index_kernels(level)),
-      f32_activations_(f32_activations),
+      activations_(activations),
       pool_(n_threads) {}
 
 std::string CpuBackend::numeric_identity() const {
   return fmt::format("cpu/{}/r{}/kv={}/act={}", kernels_.level, kKernelRevision,
-                     has_kv_ ? ops::kv_type_name(kv_config_.type) : "none",
-                     f32_activations_ ? "f32" : "q8");
+                     has_kv_ ? ops::kv_type_name(kv_config_.type) : "none", name_of_activations());
+}
+
+// What they are at this level.
+const char* CpuBackend::name_of_activations() const {
+  if (is_exact()) return "f32";
+  return activations_ == ActivationType::kBf16 && kernels_.round_row != nullptr ? "bf16" : "q8";
 }
 
 std::string CpuBackend::describe_weight(ops::Weight w) const {
@@ -55,12 +60,12 @@ const LinearKernels* CpuBackend::kernels_for(const ops::WeightSource& source) co
   if (number >= kMaxDTypes) return nullptr;
   const LinearKernels& rounded = kernels_.linear_bf16[number];
   // Experts meet few rows each: units that take many at a time are of no use to them.
-  if (source.may_round && source.n_matrices == 1 && !f32_activations_ && rounded.layout != nullptr)
+  if (source.may_round && source.n_matrices == 1 && !is_exact() && rounded.layout != nullptr)
     return &rounded;
   const LinearKernels& normal = kernels_.linear[number];
   const LinearKernels& exact = kernels_.linear_f32[number];
-  if (f32_activations_ && exact.layout != nullptr) return &exact;
-  if (f32_activations_ && normal.activation != ActivationFormat::kF32) return nullptr;
+  if (is_exact() && exact.layout != nullptr) return &exact;
+  if (is_exact() && normal.activation != ActivationFormat::kF32) return nullptr;
   return normal.layout != nullptr ? &normal : nullptr;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "okibi/activation_type.h"
 #include "okibi/status.h"
 #include "ops/ops.h"
 #include "platform/cpu_features.h"
@@ -13,7 +14,7 @@ namespace okibi::cpu {
 struct CpuBackendOptions {
   std::optional<CpuLevel> level;  // the host's best when empty; an error when the host lacks it
   int n_threads = 1;              // counts the calling thread
-  bool f32_activations = false;   // weights dequantised exactly, activations kept in float32
+  ActivationType activations = ActivationType::kInt8;
 };
 
 Result<std::unique_ptr<ops::Backend>> make_cpu_backend(const CpuBackendOptions& options);

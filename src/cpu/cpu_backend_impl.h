@@ -34,7 +34,7 @@ constexpr int64_t kMaxPanelRows = 64;
 
 class CpuBackend final : public ops::Backend {
  public:
-  CpuBackend(CpuLevel level, int n_threads, bool f32_activations);
+  CpuBackend(CpuLevel level, int n_threads, ActivationType activations);
 
   std::string_view name() const override { return "cpu"; }
   std::string numeric_identity() const override;
@@ -269,6 +269,8 @@ class CpuBackend final : public ops::Backend {
   static bool uses_gemm(const LinearKernels& k, int64_t n_rows) {
     return n_rows >= k.gemm_min_rows;
   }
+  void run_bf16_products(std::span<const Product> products, int64_t n_rows, int64_t n_panels,
+                         bool accumulate);
   void run_products(std::span<const Product> products, int64_t n_rows, bool accumulate);
   void run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
                          int64_t row_begin, int64_t row_end, int64_t n_rows, bool accumulate,
@@ -378,7 +380,7 @@ class CpuBackend final : public ops::Backend {
                  const ops::SequenceSpan& view);
   void attend_packed_view(float scale, const ops::SequenceSpan& view, RowsBuffer& out);
   bool rounds_view(const ops::ViewAttention& a) const {
-    return a.may_round && kernels_.view_attend != nullptr && !f32_activations_;
+    return a.may_round && kernels_.view_attend != nullptr && !is_exact();
   }
   void spread_view_rows(const ops::ViewAttention& a, ViewRows& in);
 
@@ -388,6 +390,10 @@ class CpuBackend final : public ops::Backend {
   void delta_unit(const DeltaCall& call, int64_t unit, bool has_next);
   void check_ngram_mix(const ops::NgramMix& mix, const RowsBuffer& key, const RowsBuffer& value,
                        const RowsBuffer& inout);
+
+  // Weights dequantised exactly, activations kept in float32.
+  bool is_exact() const { return activations_ == ActivationType::kF32; }
+  const char* name_of_activations() const;
 
   float* attend_scratch(int thread) {
     return reinterpret_cast<float*>(attend_scratch_.data() + thread * attend_scratch_stride_);
@@ -402,7 +408,7 @@ class CpuBackend final : public ops::Backend {
     // Below some thousand values a hand-over costs more than it saves.
     constexpr int64_t kFloatsPerRange = 8192;
     const int64_t grain = floats_per_row >= kFloatsPerRange ? 1 : kFloatsPerRange / floats_per_row;
-    pool_.parallel_for(n_rows, grain, [&](int64_t begin, int64_t end, int thread) {
+    pool_.parallel_for_at_home(n_rows, grain, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t r = begin; r < end; ++r) fn(r, thread);
     });
   }
@@ -412,7 +418,7 @@ class CpuBackend final : public ops::Backend {
   const RecurrentKernels recurrent_kernels_;
   const ExpertsKernels experts_kernels_;
   const IndexKernels index_kernels_;
-  const bool f32_activations_;
+  const ActivationType activations_;
   ThreadPool pool_;
   ExecTrace trace_;
   int32_t layer_ = -1;

@@ -16,6 +16,10 @@ namespace {
 constexpr int64_t kRangesPerThread = 8;
 // A range of a large batch is not cut below this many rows: each cut unpacks the panel again.
 constexpr int64_t kMinRowsPerRange = 32;
+// A cut of rows for bfloat16 products has at least this many pairs of tiles.
+constexpr int64_t kMinPairsPerCut = 8;
+// As many panels as those products take at a time.
+constexpr int64_t kBf16PanelsPerRange = 12;
 // The most matrices that share an input: q, k, v, and room.
 constexpr size_t kMaxProducts = 8;
 
@@ -67,10 +71,9 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
   int64_t grain = n_rows < kMinRowsPerRange
                       ? std::max<int64_t>(1, kMinRangeBytes / n_rows * n_panels / n_bytes)
                       : 2;
-  // Every range of a long product brings all rows into its core's cache once more.
-  if (is_bf16(products[0].weight->kernels->activation) &&
-      bf16_chunks(products[0].weight->matrix.n_in) > 1) {
-    grain = std::max(grain, ceil_div(n_panels, pool_.n_threads()));
+  if (is_bf16(products[0].weight->kernels->activation)) {
+    run_bf16_products(products, n_rows, n_panels, accumulate);
+    return;
   }
   const auto run_range = [&](int64_t begin, int64_t end, int thread) {
     int64_t first = 0;  // in units of (panel, row range), row ranges outermost inside a matrix
@@ -87,6 +90,34 @@ void CpuBackend::run_products(std::span<const Product> products, int64_t n_rows,
     }
   };
   pool_.parallel_for_shrinking(n_panels * n_row_ranges, grain, run_range);
+}
+
+// Rows are cut first, so that a thread meets the rows that it wrote; every cut reads all weights,
+// so few rows are not cut. Then panels, which lie in one list as above.
+void CpuBackend::run_bf16_products(std::span<const Product> products, int64_t n_rows,
+                                   int64_t n_panels, bool accumulate) {
+  const int64_t n_pairs = bf16_pairs(n_rows), n_threads = pool_.n_threads();
+  const int64_t n_cuts = std::clamp<int64_t>(n_pairs / kMinPairsPerCut, 1, n_threads);
+  const int64_t least = ceil_div(n_threads, n_cuts);
+  const int64_t n_ranges =
+      std::min(ceil_div(ceil_div(n_panels, kBf16PanelsPerRange), least) * least, n_panels);
+  const auto run_unit = [&](int64_t unit, int thread) {
+    const int64_t cut = unit / n_ranges, range = unit % n_ranges;
+    const int64_t row_begin = n_pairs * cut / n_cuts * kBf16PairRows;
+    const int64_t row_end = std::min(n_pairs * (cut + 1) / n_cuts * kBf16PairRows, n_rows);
+    int64_t begin = n_panels * range / n_ranges, end = n_panels * (range + 1) / n_ranges;
+    for (const Product& p : products) {
+      const int64_t n = p.weight->n_panels;
+      const int64_t panel_begin = std::max(begin, int64_t{0}), panel_end = std::min(end, n);
+      begin -= n;
+      end -= n;
+      if (panel_begin >= panel_end) continue;
+      run_product_range(p, panel_begin, panel_end, row_begin, row_end, n_rows, accumulate, thread);
+    }
+  };
+  pool_.parallel_for_at_home(n_cuts * n_ranges, 1, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t unit = begin; unit < end; ++unit) run_unit(unit, thread);
+  });
 }
 
 void CpuBackend::project(ops::Rows in, std::span<const ops::Weight> weights,

@@ -63,8 +63,9 @@ Result<Opened> open_and_plan(const EngineOptions& options) {
   OKIBI_ASSIGN_OR_RETURN(std::unique_ptr<ops::Backend> backend,
                          engine::open_backend({.cpu_level = options.cpu_level,
                                                .n_threads = options.n_threads,
-                                               .f32_activations = options.f32_activations}));
+                                               .activations = options.activations}));
   model::WeightLoader planner(file, *backend, nullptr);
+  planner.may_round = options.activations == ActivationType::kBf16;
   auto model = model::load_model(planner);
   if (!model.ok()) return model.status().with_context(options.model_path);
   std::optional<gguf::File> vision_file;
@@ -178,8 +179,12 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
   if (wrap) opened.backend = wrap(std::move(opened.backend));
   const MemoryPlan& plan = opened.sized.plan;
   if (!plan.fits()) {
+    const char* hint = options.activations == ActivationType::kBf16
+                           ? " (for bfloat16 activations, weights of Q8_0 and F16 take twice their "
+                             "bytes; for 8-bit ones they do not)"
+                           : "";
     return resource_exhausted(
-        fmt::format("{}: does not fit into memory\n{}", options.model_path, plan.table()));
+        fmt::format("{}: does not fit into memory{}\n{}", options.model_path, hint, plan.table()));
   }
   auto vocabulary = model::read_vocabulary(opened.file);
   if (!vocabulary.ok()) return vocabulary.status().with_context(options.model_path);
@@ -190,6 +195,7 @@ Result<std::shared_ptr<Engine>> engine::open_engine(EngineOptions options,
   state->model_file = std::move(opened.file);
   const gguf::File& file = *state->model_file;
   model::WeightLoader loader(file, *opened.backend, opened.backend.get());
+  loader.may_round = options.activations == ActivationType::kBf16;
   if (options.on_load_progress) {
     const double total = static_cast<double>(file.file_bytes());
     loader.on_progress = [&options, total](uint64_t done) {

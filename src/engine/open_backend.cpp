@@ -34,7 +34,7 @@ Result<std::unique_ptr<ops::Backend>> open_backend(const BackendOptions& options
   cpu::CpuBackendOptions cpu_options;
   OKIBI_ASSIGN_OR_RETURN(cpu_options.level, parse_level(options.cpu_level));
   cpu_options.n_threads = options.n_threads > 0 ? options.n_threads : default_thread_count();
-  cpu_options.f32_activations = options.f32_activations;
+  cpu_options.activations = options.activations;
   return cpu::make_cpu_backend(cpu_options);
 }
 

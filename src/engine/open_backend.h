@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "okibi/activation_type.h"
 #include "okibi/status.h"
 #include "ops/ops.h"
 #include "ops/roofs.h"
@@ -13,7 +14,7 @@ namespace okibi::engine {
 struct BackendOptions {
   std::string cpu_level;  // empty: the host's best
   int n_threads = 0;      // 0: one per core
-  bool f32_activations = false;
+  ActivationType activations = ActivationType::kInt8;
 };
 
 Result<std::unique_ptr<ops::Backend>> open_backend(const BackendOptions& options);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "tensor/dequantize.h"
 
@@ -38,6 +39,13 @@ Result<ops::Weight> WeightLoader::matrix(const std::string& name, int64_t n_in, 
   OKIBI_ASSIGN_OR_RETURN(const gguf::TensorInfo* info, find(name + ".weight", n_in, n_out));
   OKIBI_ASSIGN_OR_RETURN(const float scale, scale_of(name));
   return add(*info, {.n_in = n_in, .n_out = n_out, .scale = scale}, 1);
+}
+
+Result<ops::Weight> WeightLoader::table(const std::string& name, int64_t n_in, int64_t n_out) {
+  const bool others_may = std::exchange(may_round, false);
+  Result<ops::Weight> weight = matrix(name, n_in, n_out);
+  may_round = others_may;
+  return weight;
 }
 
 Result<ops::Weight> WeightLoader::experts(const std::string& name, int64_t n_in, int64_t n_out,

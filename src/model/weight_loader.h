@@ -26,7 +26,10 @@ class WeightLoader {
   // The matrix `name`.weight with rows of n_in values and n_out rows, of any weight type; its
   // ".scale" sibling, if there is one, is folded into the result.
   Result<ops::Weight> matrix(const std::string& name, int64_t n_in, int64_t n_out);
-  // The same for a matrix that the file keeps in more dimensions (patch kernels), of a type without
+  // A matrix that is also read back row by row, or of which products want a few outputs: of the
+  // tokens. It never rounds.
+  Result<ops::Weight> table(const std::string& name, int64_t n_in, int64_t n_out);
+  // A matrix that the file keeps in more dimensions (patch kernels), of a type without
   // blocks; the values of a row follow each other.
   Result<ops::Weight> flat_matrix(const std::string& name, int64_t n_in, int64_t n_out);
   // The matrices `name`.weight of n_matrices experts, of which a token uses n_used.

@@ -33,8 +33,8 @@ struct WeightSource {
   const uint8_t* data = nullptr;
   float scale = 1.0f;  // multiplies every result (GGUF's ".scale" siblings)
   // Factors of its products may be rounded to 16 bits, those of a matrix in blocks to bfloat16, and
-  // it will meet many rows at a time: for encoders of pictures. A level without units for such
-  // products ignores it.
+  // mostly it meets many rows at a time: encoders of pictures, ActivationType::kBf16. A level
+  // without units for such products ignores it.
   bool may_round = false;
   int64_t n_matrices = 1;  // one after another in `data`: the experts of a layer
 };

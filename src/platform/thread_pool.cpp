@@ -41,6 +41,12 @@ struct ThreadPool::State {
   // Separate cache lines: workers poll `control` while the others hammer `next`.
   alignas(64) std::atomic<uint64_t> control{0};
   alignas(64) std::atomic<int64_t> next{0};
+  struct alignas(64) Home {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::vector<Home> homes;  // one per thread; used instead of `next` where there are homes
+  bool has_homes = false;
   alignas(64) std::atomic<int> n_sleepers{0};
   std::atomic<bool> stop{false};
 
@@ -56,7 +62,21 @@ struct ThreadPool::State {
   std::condition_variable wake;
   std::vector<std::thread> workers;
 
+  // Everybody's part, one's own first.
+  void work_at_home(int thread) {
+    const size_t n_homes = homes.size();
+    for (size_t i = 0; i < n_homes; ++i) {
+      Home& home = homes[(static_cast<size_t>(thread) + i) % n_homes];
+      while (home.next.load(std::memory_order_relaxed) < home.end) {
+        const int64_t begin = home.next.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= home.end) break;
+        call(fn, begin, begin + grain < home.end ? begin + grain : home.end, thread);
+      }
+    }
+  }
+
   void work(int thread) {
+    if (has_homes) return work_at_home(thread);
     while (true) {
       int64_t begin = next.load(std::memory_order_relaxed), end = 0;
       do {
@@ -114,6 +134,7 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads), state_(std::make_unique<State>()) {
   CHECK(n_threads >= 1 && n_threads < 4096, "n_threads=%d", n_threads);
+  state_->homes = std::vector<State::Home>(static_cast<size_t>(n_threads));
   const unsigned n_cpus = std::thread::hardware_concurrency();
   if (n_cpus != 0 && n_cpus < static_cast<unsigned>(n_threads)) state_->spin = kSpinCrowded;
   state_->workers.reserve(static_cast<size_t>(n_threads) - 1);
@@ -131,7 +152,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-void ThreadPool::run(int64_t n, int64_t grain, bool shrinking, Trampoline call, const void* fn) {
+void ThreadPool::run(int64_t n, int64_t grain, Ranges ranges, Trampoline call, const void* fn) {
   DCHECK(grain >= 1, "grain=%lld", static_cast<long long>(grain));
   if (n <= 0) return;
   if (n_threads_ == 1 || n <= grain) {
@@ -141,7 +162,17 @@ void ThreadPool::run(int64_t n, int64_t grain, bool shrinking, Trampoline call, 
   State& s = *state_;
   s.n = n;
   s.grain = grain;
-  s.share = shrinking ? 2 * n_threads_ : 0;
+  s.share = ranges == Ranges::kShrinking ? 2 * n_threads_ : 0;
+  s.has_homes = ranges == Ranges::kAtHome;
+  if (s.has_homes) {
+    const int64_t n_grains = (n + grain - 1) / grain;
+    for (int t = 0; t < n_threads_; ++t) {
+      State::Home& home = s.homes[static_cast<size_t>(t)];
+      home.next.store(n_grains * t / n_threads_ * grain, std::memory_order_relaxed);
+      const int64_t end = n_grains * (t + 1) / n_threads_ * grain;
+      home.end = end < n ? end : n;
+    }
+  }
   s.call = call;
   s.fn = fn;
   s.next.store(0, std::memory_order_relaxed);

@@ -24,14 +24,22 @@ class ThreadPool {
   // One caller at a time (the engine thread).
   template <typename Fn>
   void parallel_for(int64_t n, int64_t grain, const Fn& fn) {
-    run(n, grain, /*shrinking=*/false, &invoke<Fn>, &fn);
+    run(n, grain, Ranges::kEqual, &invoke<Fn>, &fn);
   }
 
   // The same in ranges that shrink with what is left, down to `grain`: long reads at first, and
   // threads that finish together. For work that streams memory.
   template <typename Fn>
   void parallel_for_shrinking(int64_t n, int64_t grain, const Fn& fn) {
-    run(n, grain, /*shrinking=*/true, &invoke<Fn>, &fn);
+    run(n, grain, Ranges::kShrinking, &invoke<Fn>, &fn);
+  }
+
+  // The same in ranges of `grain`, where thread t begins with part t of n_threads equal parts and
+  // takes from others' parts only when its own is done. Jobs over the same rows, one after another,
+  // so find what they read in the caches of the core that wrote it.
+  template <typename Fn>
+  void parallel_for_at_home(int64_t n, int64_t grain, const Fn& fn) {
+    run(n, grain, Ranges::kAtHome, &invoke<Fn>, &fn);
   }
 
  private:
@@ -40,7 +48,8 @@ class ThreadPool {
   static void invoke(const void* fn, int64_t begin, int64_t end, int thread) {
     (*static_cast<const Fn*>(fn))(begin, end, thread);
   }
-  void run(int64_t n, int64_t grain, bool shrinking, Trampoline call, const void* fn);
+  enum class Ranges : uint8_t { kEqual, kShrinking, kAtHome };
+  void run(int64_t n, int64_t grain, Ranges ranges, Trampoline call, const void* fn);
 
   struct State;
   int n_threads_;

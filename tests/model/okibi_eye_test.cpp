@@ -17,14 +17,15 @@ namespace {
 const std::string kModels = OKIBI_SOURCE_DIR "/models/okibi-eye/";
 const std::string kGolden = OKIBI_GOLDEN_DIR "/okibi-eye/";
 
-std::shared_ptr<Engine> open(bool exact) {
+std::shared_ptr<Engine> open(ActivationType activations) {
+  const bool exact = activations == ActivationType::kF32;
   auto engine = Engine::open({.model_path = kModels + "okibi-eye.gguf",
                               .mmproj_path = kModels + "mmproj-okibi-eye.gguf",
                               .n_threads = 2,
                               .n_ctx = 4096,
                               .n_sessions = 1,
                               .kv_type = exact ? KvCacheType::kF32 : KvCacheType::kF16,
-                              .f32_activations = exact});
+                              .activations = activations});
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   return engine.ok() ? *engine : nullptr;
 }
@@ -57,7 +58,7 @@ DecisionRequest request_of(Engine& engine, const nlohmann::ordered_json& recorde
 // Exact products: what is left are 24-bit sums in another order, over nine layers and the tower.
 TEST(OkibiEye, IsWhatItsTrainingCodeComputes) {
   constexpr float kTolerance = 2e-4f;  // label logits are about 15; 8e-6 was seen
-  const auto engine = open(/*exact=*/true);
+  const auto engine = open(ActivationType::kF32);
   ASSERT_NE(engine, nullptr);
   float largest = 0;
   for (const auto& recorded : cases()) {
@@ -83,9 +84,11 @@ TEST(OkibiEye, IsWhatItsTrainingCodeComputes) {
   RecordProperty("largest_difference", std::to_string(largest));
 }
 
-// As people run it: quantised products, f16 cache. Every recorded question is answered rightly.
-TEST(OkibiEye, AnswersRightlyAsItIsRun) {
-  const auto engine = open(/*exact=*/false);
+// As people run it: rounded products, f16 cache. Every recorded question is answered rightly.
+class OkibiEyeAsItIsRun : public ::testing::TestWithParam<ActivationType> {};
+
+TEST_P(OkibiEyeAsItIsRun, AnswersRightly) {
+  const auto engine = open(GetParam());
   ASSERT_NE(engine, nullptr);
   int n_questions = 0;
   for (const auto& recorded : cases()) {
@@ -102,6 +105,8 @@ TEST(OkibiEye, AnswersRightlyAsItIsRun) {
   }
   EXPECT_EQ(n_questions, 39);
 }
+INSTANTIATE_TEST_SUITE_P(Activations, OkibiEyeAsItIsRun,
+                         ::testing::Values(ActivationType::kInt8, ActivationType::kBf16));
 
 }  // namespace
 }  // namespace okibi

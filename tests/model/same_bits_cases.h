@@ -23,6 +23,7 @@ struct Case {
   std::string path;
   std::string level;  // empty: the host's best
   KvCacheType kv_type = KvCacheType::kF16;
+  ActivationType activations = ActivationType::kInt8;
   SparseOptions sparse = {};  // of the subject; the cold engine has all switches on
 };
 
@@ -34,6 +35,7 @@ inline std::shared_ptr<Engine> open(const Case& c, int n_threads,
                                      .n_ctx = 1024,
                                      .n_sessions = 8,
                                      .kv_type = c.kv_type,
+                                     .activations = c.activations,
                                      .sparse = c.sparse},
                                     wrap);
   EXPECT_TRUE(engine.ok()) << c.name << ": " << engine.status().message();

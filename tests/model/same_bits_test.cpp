@@ -35,6 +35,17 @@ TEST(SameBits, HoldForEveryKeyAndValueType) {
   }
 }
 
+// On levels without units for bfloat16 this repeats the tests above.
+TEST(SameBits, HoldForBfloat16Activations) {
+  for (const char* family : {"llama", "lfm2", "qwen35", "qwen4exp"}) {
+    for (DType type : {DType::kQ8_0, DType::kF16, DType::kBF16}) {
+      Case c{std::string(family) + " " + std::string(name_of(type)), tiny_model(family, type), ""};
+      c.activations = ActivationType::kBf16;
+      expect_same_bits(c, 1, {.max_length = 300, .n_steps = 12});
+    }
+  }
+}
+
 TEST(SlowSameBits, HoldForEveryLevelAndWeightType) {
   for (const std::string& level : host_levels()) {
     for (const char* family : {"llama", "lfm2"}) {

@@ -187,7 +187,7 @@ class SmolLm2 : public ::testing::Test {
   }
   static void check_f32_activations(const std::string& level, Extent extent) {
     EngineOptions exact = options(level);
-    exact.f32_activations = true;
+    exact.activations = ActivationType::kF32;
     exact.kv_type = KvCacheType::kF32;
     const std::shared_ptr<Engine> engine = open_engine(exact);
     ASSERT_NE(engine, nullptr);

@@ -46,8 +46,8 @@ struct Encoder {
 
 Encoder open_encoder(const std::string& level, int n_threads, int64_t max_patches = 1024) {
   Encoder e;
-  auto backend = cpu::make_cpu_backend(
-      {.level = cpu_level_from_name(level), .n_threads = n_threads, .f32_activations = false});
+  auto backend =
+      cpu::make_cpu_backend({.level = cpu_level_from_name(level), .n_threads = n_threads});
   EXPECT_TRUE(backend.ok());
   e.backend = std::move(backend).value();
   auto file = gguf::File::open(kFolder + "mmproj-lfm2vl-tiny-f32.gguf");

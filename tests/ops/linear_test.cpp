@@ -27,8 +27,8 @@ double tolerance(DType type) {
 constexpr int64_t kIn = 512;
 
 TEST_P(Linear, ProjectsSeveralMatricesWithinTheStatedError) {
-  for (const bool f32 : {false, true}) {
-    const auto backend = open(GetParam().level, 2, f32);
+  for (const ActivationType activations : {ActivationType::kInt8, ActivationType::kF32}) {
+    const auto backend = open(GetParam().level, 2, activations);
     const Matrix a = make_matrix(GetParam().type, kIn, 75, 1);
     const Matrix b = make_matrix(DType::kF16, kIn, 33, 2);
     const ops::Weight weights[] = {*backend->add_weight(a.source()),
@@ -38,7 +38,7 @@ TEST_P(Linear, ProjectsSeveralMatricesWithinTheStatedError) {
     const ops::Rows outs[] = {make_rows(*backend, 9, 75), make_rows(*backend, 9, 33)};
     run_step(*backend, Step::plain(9), [&] { backend->project(in, weights, outs); });
     EXPECT_LT(nmse(read_rows(*backend, outs[0], 9), product_reference(a, x)),
-              f32 ? kFloatProduct : tolerance(GetParam().type));
+              activations == ActivationType::kF32 ? kFloatProduct : tolerance(GetParam().type));
     std::vector<double> halved = product_reference(b, x);
     for (double& y : halved) y *= 0.5;
     EXPECT_LT(nmse(read_rows(*backend, outs[1], 9), halved), kFloatProduct);
@@ -168,7 +168,7 @@ TEST(LinearErrors, AWeightThatNoKernelReadsIsRefusedByName) {
 }
 
 TEST(BackendIdentity, NamesEverythingThatResultsDependOn) {
-  const auto backend = open(CpuLevel::kReference, 1, true);
+  const auto backend = open(CpuLevel::kReference, 1, ActivationType::kF32);
   ASSERT_TRUE(
       backend->set_kv({.layers = {{1, 32, 32}}, .type = ops::KvType::kQ8_0, .max_pages = 1}).ok());
   EXPECT_EQ(backend->numeric_identity(), "cpu/reference/r3/kv=q8_0/act=f32");

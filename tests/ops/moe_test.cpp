@@ -84,7 +84,7 @@ struct Model {
 Model make_model(CpuLevel level, const Layer& l, int64_t max_rows, int n_threads = 1,
                  bool f32 = false, float scale = 1.0f) {
   Model m;
-  m.backend = open(level, n_threads, f32);
+  m.backend = open(level, n_threads, f32 ? ActivationType::kF32 : ActivationType::kInt8);
   m.in = make_rows(*m.backend, max_rows, kModel);
   m.router = make_rows(*m.backend, max_rows, l.n_experts);
   m.out = make_rows(*m.backend, max_rows, kModel);

@@ -36,9 +36,9 @@ std::string level_test_name(const testing::TestParamInfo<CpuLevel>& info) {
   return std::string(cpu_level_name(info.param));
 }
 
-std::unique_ptr<ops::Backend> open(CpuLevel level, int n_threads, bool f32_activations) {
-  auto backend = cpu::make_cpu_backend(
-      {.level = level, .n_threads = n_threads, .f32_activations = f32_activations});
+std::unique_ptr<ops::Backend> open(CpuLevel level, int n_threads, ActivationType activations) {
+  auto backend =
+      cpu::make_cpu_backend({.level = level, .n_threads = n_threads, .activations = activations});
   if (!backend.ok()) ADD_FAILURE() << backend.status().message();
   return std::move(backend).value();
 }

@@ -28,7 +28,8 @@ namespace okibi::ops_test {
 std::vector<CpuLevel> host_levels();
 std::string level_test_name(const testing::TestParamInfo<CpuLevel>& info);
 
-std::unique_ptr<ops::Backend> open(CpuLevel level, int n_threads = 1, bool f32_activations = false);
+std::unique_ptr<ops::Backend> open(CpuLevel level, int n_threads = 1,
+                                   ActivationType activations = ActivationType::kInt8);
 
 // Normally distributed values.
 std::vector<float> random_floats(int64_t n, uint32_t seed, float deviation = 1.0f);

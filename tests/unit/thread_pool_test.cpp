@@ -32,7 +32,16 @@ TEST(ThreadPool, CoversEveryIndexExactlyOnceInWholeGrains) {
           EXPECT_EQ(begin % grain, 0);
           for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
         });
-        for (const std::atomic<int>& count : seen) ASSERT_EQ(count.load(), 2);
+        pool.parallel_for_at_home(n, grain, [&](int64_t begin, int64_t end, int thread) {
+          EXPECT_TRUE(thread >= 0 && thread < n_threads) << thread;
+          EXPECT_LT(begin, end);
+          EXPECT_EQ(begin % grain, 0);
+          if (n_threads > 1 && n > grain) {
+            EXPECT_TRUE(end == n || end - begin == grain) << begin << ".." << end;
+          }
+          for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+        });
+        for (const std::atomic<int>& count : seen) ASSERT_EQ(count.load(), 3);
       }
     }
   }

@@ -142,7 +142,8 @@ TEST(VisionLoader, EveryLevelsRowsOfQuantisedFilesAreCloseToExactOnes) {
     EXPECT_TRUE(status.ok()) << status.message();
     return rows;
   };
-  const std::vector<float> exact = encode({.level = CpuLevel::kReference, .f32_activations = true});
+  const std::vector<float> exact =
+      encode({.level = CpuLevel::kReference, .activations = ActivationType::kF32});
   ASSERT_EQ(exact.size(), 20u * 32);
   for (int level = 0; level <= static_cast<int>(best_level(host_cpu())); ++level) {
     const double cosine =

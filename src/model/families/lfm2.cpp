@@ -166,7 +166,7 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
   const Hparams& h = read.h;
   auto m = std::make_unique<Lfm2>();
   m->eps_ = h.norm_eps;
-  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.matrix("token_embd", h.d_model, h.n_vocab));
+  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.table("token_embd", h.d_model, h.n_vocab));
   int64_t max_heads = 1, max_kv_heads = 1;  // of all attention layers, which must agree
   for (int32_t i = 0; i < h.n_layers; ++i) {
     OKIBI_ASSIGN_OR_RETURN(Layer layer, m->load_layer(loader, h, i, read.n_taps));
@@ -189,7 +189,7 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector(final_norm, h.d_model));
   m->output_ = m->embedding_;
   if (loader.has("output.weight")) {
-    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.matrix("output", h.d_model, h.n_vocab));
+    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.table("output", h.d_model, h.n_vocab));
   }
   m->rope_config_ = {.style = ops::RopeStyle::kHalfSplit,
                      .head_dim = h.k_dim,

@@ -105,7 +105,7 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
 
   auto m = std::make_unique<Llama>();
   m->eps_ = h.norm_eps;
-  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.matrix("token_embd", h.d_model, h.n_vocab));
+  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.table("token_embd", h.d_model, h.n_vocab));
   m->output_ = m->embedding_;
   for (int32_t i = 0; i < h.n_layers; ++i) {
     const std::string prefix = fmt::format("blk.{}.", i);
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
   }
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector("output_norm.weight", h.d_model));
   if (loader.has("output.weight")) {
-    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.matrix("output", h.d_model, h.n_vocab));
+    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.table("output", h.d_model, h.n_vocab));
   }
   m->rope_config_ = {.style = ops::RopeStyle::kAdjacent,
                      .head_dim = h.k_dim,

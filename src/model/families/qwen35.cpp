@@ -111,7 +111,7 @@ Result<std::unique_ptr<Model>> Qwen35::load(WeightLoader& loader) {
                       i, h.d_ff[static_cast<size_t>(i)], h.d_ff[0]));
     }
   }
-  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.matrix("token_embd", h.d_model, h.n_vocab));
+  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.table("token_embd", h.d_model, h.n_vocab));
   for (int32_t i = 0; i < m->q_.n_trunk; ++i) {
     OKIBI_ASSIGN_OR_RETURN(Layer layer, m->load_layer(loader, i));
     m->layers_.push_back(layer);
@@ -119,7 +119,7 @@ Result<std::unique_ptr<Model>> Qwen35::load(WeightLoader& loader) {
   OKIBI_ASSIGN_OR_RETURN(m->output_norm_, loader.vector("output_norm.weight", h.d_model));
   m->output_ = m->embedding_;
   if (loader.has("output.weight")) {
-    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.matrix("output", h.d_model, h.n_vocab));
+    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.table("output", h.d_model, h.n_vocab));
   }
   m->plan_rows();
   fill_facts(m->facts_, h, loader, m->embedding_, m->output_);

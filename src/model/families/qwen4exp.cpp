@@ -150,7 +150,7 @@ Result<std::unique_ptr<Model>> FlashNext::load(WeightLoader& loader) {
   OKIBI_ASSIGN_OR_RETURN(m->f_, read_flash_next_hparams(loader.file()));
   const FlashNextHparams& f = m->f_;
   const Hparams& h = f.q.h;
-  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.matrix("token_embd", h.d_model, h.n_vocab));
+  OKIBI_ASSIGN_OR_RETURN(m->embedding_, loader.table("token_embd", h.d_model, h.n_vocab));
   for (int32_t i = 0; i < f.q.n_trunk; ++i) {
     if (i == f.ngram.layer) {
       OKIBI_ASSIGN_OR_RETURN(m->ngram_, load_ngram_layer(loader, f, &m->facts_));
@@ -162,7 +162,7 @@ Result<std::unique_ptr<Model>> FlashNext::load(WeightLoader& loader) {
   OKIBI_ASSIGN_OR_RETURN(m->output_hc_, load_hyper_connection(loader, "output_hc", f, false));
   m->output_ = m->embedding_;
   if (loader.has("output.weight")) {
-    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.matrix("output", h.d_model, h.n_vocab));
+    OKIBI_ASSIGN_OR_RETURN(m->output_, loader.table("output", h.d_model, h.n_vocab));
   }
   m->plan_rows();
   fill_facts(m->facts_, h, loader, m->embedding_, m->output_);
