@@ -56,10 +56,11 @@ TokenBytes decode_bytes(const ModelInfo& info, const SparseOptions& sparse, uint
 TokenOps token_ops(const ModelInfo& info, const SparseOptions& sparse, uint64_t n_before,
                    uint32_t n_tokens, uint32_t n_outputs) {
   TokenOps ops;
-  ops.matrices = 2.0 * static_cast<double>(info.macs_per_token) +
-                 2.0 * static_cast<double>(info.output_macs) * n_outputs / n_tokens;
+  ops.matrices =
+      2.0 * static_cast<double>(info.macs_per_token - info.tail_macs_per_token) +
+      2.0 * static_cast<double>(info.tail_macs_per_token + info.output_macs) * n_outputs / n_tokens;
   for (const AttentionInfo& layer : info.attention) {
-    for (uint32_t i = 0; i < n_tokens; ++i) {
+    for (uint32_t i = layer.only_tails ? n_tokens - n_outputs : 0; i < n_tokens; ++i) {
       const uint64_t n = n_before + i + 1;
       ops.attention += 2.0 * static_cast<double>(rows_attended(layer, sparse, n) * layer.row_macs);
       ops.scores += 2.0 * static_cast<double>(blocks_scored(layer, n) * layer.score_macs);

@@ -32,7 +32,8 @@ struct TokenOps {
 // Means over `n_tokens` tokens in a row, of which the first sees n_before positions and itself.
 TokenBytes decode_bytes(const ModelInfo& info, const SparseOptions& sparse, uint64_t n_before,
                         uint32_t n_tokens);
-// `n_outputs` of the tokens have logits.
+// The last n_outputs of the tokens have logits, and they alone pass through the tails of the last
+// layers (the few rows in front of them that convolutions reach back to are not counted).
 TokenOps token_ops(const ModelInfo& info, const SparseOptions& sparse, uint64_t n_before,
                    uint32_t n_tokens, uint32_t n_outputs);
 

@@ -87,8 +87,9 @@ struct MemoryPlan {
 
 // An attention layer, as far as a query's work depends on the positions before it.
 struct AttentionInfo {
-  uint64_t row_bytes = 0;  // key and value of one position, all heads
-  uint64_t row_macs = 0;   // multiply-adds of one query with one position
+  uint64_t row_bytes = 0;   // key and value of one position, all heads
+  uint64_t row_macs = 0;    // multiply-adds of one query with one position
+  bool only_tails = false;  // only tokens with logits have queries
   // Where blocks are selected (else 0): a query attends to `budget` positions and its open block,
   // and scores one pooled key per block.
   uint32_t block_tokens = 0, budget = 0;
@@ -111,6 +112,7 @@ struct ModelInfo {
   uint64_t expert_bytes_per_token = 0;   // of those, the experts that it uses
   uint64_t output_bytes = 0;             // and the output matrix
   uint64_t macs_per_token = 0;           // multiply-adds of all matrices but the output's
+  uint64_t tail_macs_per_token = 0;      // of those, which only tokens with logits need
   uint64_t output_macs = 0;              // of the output matrix, per row of logits
   std::vector<AttentionInfo> attention;  // layers with keys and values, in order
 };

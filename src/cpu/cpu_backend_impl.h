@@ -79,6 +79,7 @@ class CpuBackend final : public ops::Backend {
   void kv_append(int32_t kv_layer, ops::Rows k, ops::Rows v) override;
   void attend(int32_t kv_layer, ops::Rows q, int32_t n_heads, float scale, ops::Rows out) override;
   void short_conv(uint64_t state_offset, ops::Rows bcx, ops::Vector kernel, ops::Rows out) override;
+  void keep_tails(uint32_t n_before, std::span<const ops::Rows> inouts) override;
   void silu_mul(ops::Rows gate, ops::Rows up, ops::Rows out) override;
   void gather_outputs(ops::Rows in, ops::Rows out) override;
   void logits(ops::Rows in, ops::Weight weight, ops::Rows out) override;
@@ -149,6 +150,15 @@ class CpuBackend final : public ops::Backend {
     bool ready = false;               // computed in this step
     // Cosines, then sines of all pairs at a position. (n_rot)
     void turn(double position, float* out) const;
+  };
+  // The plan of the rows that keep_tails left, and what it points to.
+  struct Tails {
+    ops::BatchPlan plan;
+    std::vector<ops::SequenceSpan> sequences;
+    std::vector<int32_t> positions;
+    std::vector<uint32_t> row_sequence, output_rows;
+    std::vector<uint32_t> n_kept;  // of each sequence
+    void begin(const ops::BatchPlan& whole);
   };
   // One product of a step: a weight, its input and where the result goes.
   struct Product {
@@ -264,6 +274,8 @@ class CpuBackend final : public ops::Backend {
   // n_in values into row `row` of a.
   void quantize_row(const float* x, int64_t n_in, int64_t row, const Activations& a,
                     ActivationFormat format);
+  // For operations that need every row of the step.
+  void check_all_rows() const;
   // The weight is no row of experts, which only `moe` takes.
   static void check_single(const PackedWeight& w);
   static bool uses_gemm(const LinearKernels& k, int64_t n_rows) {
@@ -423,7 +435,8 @@ class CpuBackend final : public ops::Backend {
   ExecTrace trace_;
   int32_t layer_ = -1;
   const char* layer_kind_ = "";
-  const ops::BatchPlan* plan_ = nullptr;
+  const ops::BatchPlan* plan_ = nullptr;  // the engine's, or tails_.plan
+  Tails tails_;
   uint64_t n_steps_ = 0;
 
   WeightArena weight_memory_;

@@ -150,6 +150,7 @@ void CpuBackend::pool_block(const ops::IndexKeys& keys, const float* const* rows
 
 void CpuBackend::index_append(const ops::IndexKeys& keys, ops::Rows k) {
   const ZoneTimer timer(*this, Zone::kIndex, "append");
+  check_all_rows();
   const ops::IndexShape& shape = index_shape(keys.kv_layer);
   const RowsBuffer& in = rows(k);
   const int64_t n_kept = int64_t{shape.block_tokens - 1} * shape.dim;

@@ -239,6 +239,7 @@ void CpuBackend::select_cells(const SelectCall& call) {
 
 void CpuBackend::select_blocks(int32_t kv_layer, ops::Rows q) {
   const ZoneTimer timer(*this, Zone::kIndex, index_kernels_.name);
+  check_all_rows();
   const ops::IndexShape& shape = index_shape(kv_layer);
   const RowsBuffer& queries = rows(q);
   CHECK(queries.cols > 0 && queries.cols % shape.dim == 0 && queries.n_valid == plan_->n_rows,

@@ -165,6 +165,7 @@ void CpuBackend::project_add(ops::Rows in, ops::Weight wh, ops::Rows inout) {
 
 void CpuBackend::embed(ops::Weight table, ops::Rows out) {
   const ZoneTimer timer(*this, Zone::kEmbed);
+  check_all_rows();
   const PackedWeight& w = weight(table);
   CHECK(w.kernels->unpack != nullptr, "%s: layout %s cannot be read back", w.name.c_str(),
         w.kernels->layout);

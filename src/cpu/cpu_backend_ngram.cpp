@@ -85,6 +85,7 @@ void CpuBackend::for_ngram_rows(const ops::NgramTableSource& source, uint32_t ro
 // request stays inside its head, whose rows may be a tensor of their own.
 void CpuBackend::ngram_prefetch(ops::NgramTable handle) {
   const ZoneTimer timer(*this, Zone::kNgram);
+  check_all_rows();
   const ops::NgramTableSource& source = ngram_table(handle);
   if (!source.prefetch) return;
   const uint64_t bytes = row_bytes(source.type, static_cast<uint64_t>(source.row_width));
@@ -110,6 +111,7 @@ void CpuBackend::ngram_prefetch(ops::NgramTable handle) {
 
 void CpuBackend::ngram_embed(ops::NgramTable handle, ops::Rows out) {
   const ZoneTimer timer(*this, Zone::kNgram);
+  check_all_rows();
   const ops::NgramTableSource& source = ngram_table(handle);
   RowsBuffer& y = output(out, plan_->n_rows, handle.cols);
   for_rows(plan_->n_rows, handle.cols, [&](int64_t r, int) {

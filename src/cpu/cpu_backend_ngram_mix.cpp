@@ -9,6 +9,7 @@ namespace okibi::cpu {
 
 void CpuBackend::check_ngram_mix(const ops::NgramMix& mix, const RowsBuffer& key,
                                  const RowsBuffer& value, const RowsBuffer& inout) {
+  check_all_rows();
   const int64_t d = value.cols, all = mix.n_streams * d;
   CHECK(mix.n_streams > 0 && key.cols == all && inout.cols == all && key.n_valid == plan_->n_rows &&
             value.n_valid == plan_->n_rows && inout.n_valid == plan_->n_rows,

@@ -79,6 +79,7 @@ struct CpuBackend::DeltaCall {
 
 void CpuBackend::check_delta(const ops::DeltaRule& rule, const RowsBuffer& qkv,
                              const RowsBuffer& alpha, const RowsBuffer& beta) {
+  check_all_rows();
   const int64_t n_k = rule.n_key_heads, n_v = rule.n_value_heads, d = rule.head_dim;
   CHECK(n_k > 0 && n_v > 0 && d > 0 && d <= kMaxDeltaHeadDim && qkv.cols == (2 * n_k + n_v) * d &&
             alpha.cols == n_v && beta.cols == n_v,

@@ -35,6 +35,7 @@ struct CpuBackend::ViewTile {
 };
 
 void CpuBackend::put_embeddings(ops::Rows inout) {
+  check_all_rows();
   if (plan_->embeddings.empty()) return;
   const ZoneTimer timer(*this, Zone::kEmbed);
   RowsBuffer& x = rows(inout);
@@ -336,6 +337,7 @@ void CpuBackend::spread_view_rows(const ops::ViewAttention& a, ViewRows& in) {
 
 void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                              ops::Rows out) {
+  check_all_rows();
   const bool rounds = rounds_view(a);
   const ZoneTimer timer(*this, Zone::kAttend,
                         rounds ? kernels_.view_attend->name : kernels_.attend_name[kKvF32]);

@@ -125,6 +125,7 @@ std::vector<AttentionInfo> attention_info(const model::ModelFacts& facts, ops::K
                       (ops::kv_row_bytes(type, kv.k_dim) + ops::kv_row_bytes(type, kv.v_dim));
     layer.row_macs = static_cast<uint64_t>(heads.n_heads) *
                      (static_cast<uint64_t>(kv.k_dim) + static_cast<uint64_t>(kv.v_dim));
+    layer.only_tails = heads.only_tails;
     if (kv.index.valid()) {
       const auto dim = static_cast<uint64_t>(kv.index.dim);
       layer.block_tokens = static_cast<uint32_t>(kv.index.block_tokens);
@@ -158,6 +159,7 @@ ModelInfo make_info(const gguf::File& file, const model::ModelFacts& facts,
   info.expert_bytes_per_token = facts.expert_bytes_per_token;
   info.output_bytes = facts.output_bytes;
   info.macs_per_token = facts.macs_per_token;
+  info.tail_macs_per_token = facts.tail_macs_per_token;
   info.output_macs = facts.output_macs;
   return info;
 }

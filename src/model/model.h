@@ -14,6 +14,7 @@ namespace okibi::model {
 // Query heads of an attention layer, and those of its index, 0 without one.
 struct QueryHeads {
   int32_t n_heads = 0, n_index_heads = 0;
+  bool only_tails = false;  // rows in front of a step's first output do not attend (keep_tails)
 };
 
 // Facts that every family has.
@@ -33,6 +34,7 @@ struct ModelFacts {
   uint64_t expert_bytes_per_token = 0;       // of those, the experts that it uses
   uint64_t output_bytes = 0;                 // and the output matrix
   uint64_t macs_per_token = 0;               // multiply-adds of all matrices but the output's
+  uint64_t tail_macs_per_token = 0;          // of those, which only rows with outputs need
   uint64_t output_macs = 0;                  // of the output matrix, per output row
 };
 

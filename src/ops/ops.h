@@ -2,10 +2,11 @@
 // between models and backends. ops.md states shapes, aliasing and tolerances in full.
 //
 // Conventions. Activations are float32, row-major, one row per token of the step; a `Rows` handle
-// stands for (max_rows, cols) of which the first BatchPlan::n_rows count. Weights follow GGUF: a
-// matrix with n_in, n_out computes y[o] = sum_i W[o][i] x[i]. Every operation treats rows
-// independently, except where it names state or keys of the row's own sequence, and a row's result
-// has the same bits whatever other rows are present and however many threads run (promise P1).
+// stands for (max_rows, cols) of which the first BatchPlan::n_rows count, or those that keep_tails
+// left. Weights follow GGUF: a matrix with n_in, n_out computes y[o] = sum_i W[o][i] x[i]. Every
+// operation treats rows independently, except where it names state or keys of the row's own
+// sequence, and a row's result has the same bits whatever other rows are present and however many
+// threads run (promise P1).
 // Preconditions are bugs when broken (CHECK); only memory operations can fail.
 #pragma once
 
@@ -174,6 +175,15 @@ class Backend {
   // kernel (d * K), K consecutive values per channel, oldest first. State: (K-1) * d floats at
   // state_offset of the slot, the last K-1 columns of u, oldest first.  out (n, d) is not bcx.
   virtual void short_conv(uint64_t state_offset, Rows bcx, Vector kernel, Rows out) = 0;
+  // From here to the end of the step every sequence has only its last rows: those from its first
+  // wanted output on and n_before in front of them, or all where it has no more. The rows of
+  // `inouts` move together and other buffers hold none; positions, keys, states and outputs are as
+  // they were. Where that drops no row, nothing happens; it may be called again with less.
+  // Afterwards a convolution of K taps still leaves the right state if each sequence kept K - 1
+  // rows or all, but the first K - 1 rows of its result are undefined where rows were dropped.
+  // Operations that need all rows or the tokens (delta_rule, ngram_mix, index_append,
+  // select_blocks, attend_view, embeddings of any kind) come before.
+  virtual void keep_tails(uint32_t n_before, std::span<const Rows> inouts) = 0;
   // out = silu(gate) * up.  out may be gate or up.
   virtual void silu_mul(Rows gate, Rows up, Rows out) = 0;
   // out[i] = in[output_rows[i]].  out is not in; afterwards rows of `out` count n_outputs.

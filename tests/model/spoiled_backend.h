@@ -81,6 +81,9 @@ class ForwardingBackend : public ops::Backend {
   void short_conv(uint64_t offset, ops::Rows bcx, ops::Vector kernel, ops::Rows out) override {
     inner_->short_conv(offset, bcx, kernel, out);
   }
+  void keep_tails(uint32_t n_before, std::span<const ops::Rows> inouts) override {
+    inner_->keep_tails(n_before, inouts);
+  }
   void silu_mul(ops::Rows gate, ops::Rows up, ops::Rows out) override {
     inner_->silu_mul(gate, up, out);
   }

@@ -68,6 +68,17 @@ TEST(BenchWork, OperationsOfATokenByPart) {
   EXPECT_EQ(token_ops(two_layers(), {}, 0, 4, 1).matrices, 2.0 * 10 + 2.0 * 6 / 4);
 }
 
+TEST(BenchWork, TokensWithoutLogitsSkipTheTailsOfTheLastLayers) {
+  ModelInfo info = two_layers();
+  info.tail_macs_per_token = 4;
+  info.attention[0].only_tails = true;
+  const TokenOps ops = token_ops(info, {}, 10, 5, 2);  // outputs at 14 and 15 positions
+  EXPECT_DOUBLE_EQ(ops.matrices, 2.0 * 6 + 2.0 * (4 + 6) * 2 / 5);
+  EXPECT_DOUBLE_EQ(ops.attention, 2.0 * (3 * (14 + 15) + 12288 * (11 + 12 + 13 + 14 + 15)) / 5);
+  // Every decoded token has logits.
+  EXPECT_EQ(token_ops(info, {}, 10, 1, 1).matrices, token_ops(two_layers(), {}, 10, 1, 1).matrices);
+}
+
 TEST(BenchWork, ADeeperContextCostsAtLeastWhatItAddsAtTheRoof) {
   BenchRow shallow, deep;
   shallow.test = deep.test = BenchTest::kDecode;

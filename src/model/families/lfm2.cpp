@@ -35,18 +35,11 @@ class Lfm2 final : public Model {
       const Layer& layer = layers_[i];
       b.set_layer(static_cast<int32_t>(i), layer.is_attention ? "attention" : "short_conv");
       b.rms_norm(act_.x, layer.operator_norm, eps_, act_.normed);
-      if (layer.is_attention) {
-        run_attention(b, layer.attention, rope_, eps_, act_);
-      } else {
-        b.project(act_.normed, {&layer.conv_in, 1}, {&bcx_, 1});
-        b.short_conv(layer.state_offset, bcx_, layer.conv_kernel, act_.normed);
-        b.project_add(act_.normed, layer.conv_out, act_.x);
-      }
+      if (!run_mixer(b, layer, with_outputs)) return;
       b.set_layer(static_cast<int32_t>(i), "feed_forward");
       b.rms_norm(act_.x, layer.ffn_norm, eps_, act_.normed);
       run_feed_forward(b, layer.ffn, act_);
     }
-    if (!with_outputs) return;
     b.set_layer(-1, "output");
     b.gather_outputs(act_.x, act_.output);
     b.rms_norm(act_.output, output_norm_, eps_, act_.output);
@@ -63,8 +56,15 @@ class Lfm2 final : public Model {
     ops::Vector conv_kernel;
     uint64_t state_offset = 0;  // floats into a state slot
     FeedForward ffn;
+    // No attention follows, so that rows count from the first output on, and in front of them as
+    // many as the convolutions behind this layer reach back.
+    bool is_tail = false;
+    uint32_t n_reach = 0;
   };
 
+  // x += the layer's mixer of normed. False when nobody reads what follows.
+  bool run_mixer(ops::Backend& b, const Layer& layer, bool with_outputs) const;
+  void find_tail(const WeightLoader& loader, int32_t n_taps);
   Result<Layer> load_layer(WeightLoader& loader, const Hparams& h, int32_t index, int32_t n_taps);
 
   float eps_ = 0;
@@ -77,6 +77,47 @@ class Lfm2 final : public Model {
   ops::RopeConfig rope_config_;
   ops::Rope rope_;
 };
+
+bool Lfm2::run_mixer(ops::Backend& b, const Layer& layer, bool with_outputs) const {
+  if (layer.is_attention && !layer.is_tail) {
+    run_attention(b, layer.attention, rope_, eps_, act_);
+    return true;
+  }
+  if (layer.is_attention) {
+    store_keys_values(b, layer.attention, rope_, eps_, act_);
+  } else {
+    b.project(act_.normed, {&layer.conv_in, 1}, {&bcx_, 1});
+    b.short_conv(layer.state_offset, bcx_, layer.conv_kernel, act_.normed);
+  }
+  if (layer.is_tail) {  // what later steps read of this layer is stored
+    if (!with_outputs && layer.n_reach == 0) return false;
+    const ops::Rows rows[] = {act_.x, act_.normed};
+    b.keep_tails(layer.n_reach, rows);
+  }
+  if (layer.is_attention) {
+    run_queries(b, layer.attention, rope_, eps_, act_);
+  } else {
+    b.project_add(act_.normed, layer.conv_out, act_.x);
+  }
+  return true;
+}
+
+void Lfm2::find_tail(const WeightLoader& loader, int32_t n_taps) {
+  uint32_t n_reach = 0;
+  for (size_t i = layers_.size(); i-- > 0;) {
+    Layer& layer = layers_[i];
+    layer.is_tail = true;
+    layer.n_reach = n_reach;
+    count_tail(facts_, loader, {layer.ffn.gate, layer.ffn.up, layer.ffn.down});
+    if (layer.is_attention) {
+      count_tail(facts_, loader, {layer.attention.q, layer.attention.output});
+      facts_.query_heads.back().only_tails = true;
+      return;
+    }
+    count_tail(facts_, loader, {layer.conv_in, layer.conv_out});
+    n_reach += static_cast<uint32_t>(n_taps - 1);
+  }
+}
 
 // No key holds the head width: it is the length of the query norm of the first attention layer.
 Result<int32_t> find_head_dim(const gguf::File& file, const Hparams& h) {
@@ -203,6 +244,7 @@ Result<std::unique_ptr<Model>> Lfm2::load(WeightLoader& loader) {
                 .d_ff = h.d_ff[0],
                 .n_vocab = h.n_vocab};
   fill_facts(m->facts_, h, loader, m->embedding_, m->output_);
+  m->find_tail(loader, read.n_taps);
   return std::unique_ptr<Model>(std::move(m));
 }
 

@@ -32,12 +32,19 @@ class Llama final : public Model {
       const Layer& layer = layers_[i];
       b.set_layer(static_cast<int32_t>(i), "attention");
       b.rms_norm(act_.x, layer.attn_norm, eps_, act_.normed);
-      run_attention(b, layer.attention, rope_, eps_, act_);
+      if (i + 1 < layers_.size()) {
+        run_attention(b, layer.attention, rope_, eps_, act_);
+      } else {
+        store_keys_values(b, layer.attention, rope_, eps_, act_);
+        if (!with_outputs) return;
+        const ops::Rows rows[] = {act_.x, act_.normed};
+        b.keep_tails(0, rows);
+        run_queries(b, layer.attention, rope_, eps_, act_);
+      }
       b.set_layer(static_cast<int32_t>(i), "feed_forward");
       b.rms_norm(act_.x, layer.ffn_norm, eps_, act_.normed);
       run_feed_forward(b, layer.ffn, act_);
     }
-    if (!with_outputs) return;
     b.set_layer(-1, "output");
     b.gather_outputs(act_.x, act_.output);
     b.rms_norm(act_.output, output_norm_, eps_, act_.output);
@@ -140,6 +147,10 @@ Result<std::unique_ptr<Model>> Llama::load(WeightLoader& loader) {
                 .d_ff = h.d_ff[0],
                 .n_vocab = h.n_vocab};
   fill_facts(m->facts_, h, loader, m->embedding_, m->output_);
+  const Layer& last = m->layers_.back();
+  count_tail(m->facts_, loader, {last.attention.q, last.attention.output});
+  count_tail(m->facts_, loader, {last.ffn.gate, last.ffn.up, last.ffn.down});
+  m->facts_.query_heads.back().only_tails = true;
   return std::unique_ptr<Model>(std::move(m));
 }
 

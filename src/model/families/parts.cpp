@@ -85,6 +85,11 @@ void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
   }
 }
 
+void count_tail(ModelFacts& facts, const WeightLoader& loader,
+                std::initializer_list<ops::Weight> weights) {
+  for (ops::Weight w : weights) facts.tail_macs_per_token += loader.per_token(w).macs;
+}
+
 void run_attention(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
                    const Activations& act) {
   const ops::Weight weights[] = {a.q, a.k, a.v};
@@ -97,6 +102,25 @@ void run_attention(ops::Backend& b, const Attention& a, ops::Rope rope, float ep
   b.rope(act.q, rope);
   b.rope(act.k, rope);
   b.kv_append(a.kv_layer, act.k, act.v);
+  b.attend(a.kv_layer, act.q, a.n_heads, a.scale, act.mixed);
+  b.project_add(act.mixed, a.output, act.x);
+}
+
+void store_keys_values(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
+                       const Activations& act) {
+  const ops::Weight weights[] = {a.k, a.v};
+  const ops::Rows outs[] = {act.k, act.v};
+  b.project(act.normed, weights, outs);
+  if (a.k_norm.valid()) b.norm_heads(act.k, a.k_norm, eps);
+  b.rope(act.k, rope);
+  b.kv_append(a.kv_layer, act.k, act.v);
+}
+
+void run_queries(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
+                 const Activations& act) {
+  b.project(act.normed, {&a.q, 1}, {&act.q, 1});
+  if (a.q_norm.valid()) b.norm_heads(act.q, a.q_norm, eps);
+  b.rope(act.q, rope);
   b.attend(a.kv_layer, act.q, a.n_heads, a.scale, act.mixed);
   b.project_add(act.mixed, a.output, act.x);
 }

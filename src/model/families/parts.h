@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "model/hparams.h"
@@ -52,9 +53,19 @@ Result<Activations> add_activation_rows(ops::Backend& backend, const ActivationW
 void fill_facts(ModelFacts& facts, const Hparams& h, const WeightLoader& loader,
                 ops::Weight embedding, ops::Weight output);
 
+// Matrices of the last layers that meet only the rows which keep_tails left.
+void count_tail(ModelFacts& facts, const WeightLoader& loader,
+                std::initializer_list<ops::Weight> weights);
+
 // x += Attention(normed)
 void run_attention(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
                    const Activations& act);
+// The same in two parts, between which rows may be dropped (keep_tails of x and normed): keys and
+// values of all rows are stored, then x += Attention(normed) for those that are left.
+void store_keys_values(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
+                       const Activations& act);
+void run_queries(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
+                 const Activations& act);
 // x += FeedForward(normed)
 void run_feed_forward(ops::Backend& b, const FeedForward& f, const Activations& act);
 

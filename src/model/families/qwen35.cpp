@@ -35,7 +35,15 @@ class Qwen35 final : public Model {
         run_delta_net(b, layer.delta, mixers_, act_.normed);
         b.project_add(mixers_.delta, layer.delta.output, act_.x);
       } else {
-        run_gated_attention(b, layer.attention, mixers_, act_.normed);
+        if (i + 1 < layers_.size()) {
+          run_gated_attention(b, layer.attention, mixers_, act_.normed);
+        } else {
+          store_keys_values(b, layer.attention, mixers_, act_.normed);
+          if (!with_outputs) return;
+          const ops::Rows rows[] = {act_.x, act_.normed};
+          b.keep_tails(0, rows);
+          run_gated_queries(b, layer.attention, mixers_, act_.normed);
+        }
         b.project_add(mixers_.attended, layer.attention.output, act_.x);
       }
       b.set_layer(static_cast<int32_t>(i), "feed_forward");
@@ -124,6 +132,11 @@ Result<std::unique_ptr<Model>> Qwen35::load(WeightLoader& loader) {
   m->plan_rows();
   fill_facts(m->facts_, h, loader, m->embedding_, m->output_);
   m->facts_.n_layers = m->q_.n_trunk;
+  if (const Layer& last = m->layers_.back(); !m->q_.is_recurrent[m->layers_.size() - 1]) {
+    count_tail(m->facts_, loader, {last.attention.q, last.attention.gate, last.attention.output});
+    count_tail(m->facts_, loader, {last.ffn.gate, last.ffn.up, last.ffn.down});
+    m->facts_.query_heads.back().only_tails = true;
+  }
   return std::unique_ptr<Model>(std::move(m));
 }
 

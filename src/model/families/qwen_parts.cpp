@@ -152,4 +152,25 @@ void run_gated_attention(ops::Backend& b, const GatedAttention& a, const QwenMix
   b.sigmoid_mul(m.gate, m.attended);
 }
 
+void store_keys_values(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
+                       ops::Rows in) {
+  const ops::Weight weights[] = {a.k, a.v};
+  const ops::Rows outs[] = {m.k, m.v};
+  b.project(in, weights, outs);
+  b.norm_heads(m.k, a.k_norm, m.eps);
+  b.rope(m.k, m.rope);
+  b.kv_append(a.kv_layer, m.k, m.v);
+}
+
+void run_gated_queries(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
+                       ops::Rows in) {
+  const ops::Weight weights[] = {a.q, a.gate};
+  const ops::Rows outs[] = {m.q, m.gate};
+  b.project(in, weights, outs);
+  b.norm_heads(m.q, a.q_norm, m.eps);
+  b.rope(m.q, m.rope);
+  b.attend(a.kv_layer, m.q, a.n_heads, a.scale, m.attended);
+  b.sigmoid_mul(m.gate, m.attended);
+}
+
 }  // namespace okibi::model

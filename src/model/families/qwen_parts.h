@@ -62,5 +62,9 @@ struct QwenMixers {
 void run_delta_net(ops::Backend& b, const DeltaNet& d, const QwenMixers& m, ops::Rows in);
 void run_gated_attention(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
                          ops::Rows in);
+// The same in two parts, between which rows may be dropped (keep_tails of `in`): keys and values of
+// all rows, then the heads of those that are left. Without an index.
+void store_keys_values(ops::Backend& b, const GatedAttention& a, const QwenMixers& m, ops::Rows in);
+void run_gated_queries(ops::Backend& b, const GatedAttention& a, const QwenMixers& m, ops::Rows in);
 
 }  // namespace okibi::model
