@@ -113,6 +113,8 @@ class CpuBackend final : public ops::Backend {
   void layer_norm(ops::Rows inout, ops::Vector bias, ops::Vector gamma, ops::Vector beta, float eps,
                   ops::Rows out) override;
   void gelu(ops::Rows inout, ops::Vector bias, ops::Gelu kind) override;
+  void gated_feed_forward(ops::Rows in, ops::Weight gate, ops::Weight up, ops::Rows hidden,
+                          ops::Rows hidden2, ops::Weight down, ops::Rows inout) override;
   void feed_forward(ops::Rows in, ops::Weight up, ops::Vector bias, ops::Gelu kind,
                     ops::Rows hidden, ops::Weight down, ops::Rows inout) override;
   void attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
@@ -284,6 +286,9 @@ class CpuBackend final : public ops::Backend {
   void run_bf16_products(std::span<const Product> products, int64_t n_rows, int64_t n_panels,
                          bool accumulate);
   void run_products(std::span<const Product> products, int64_t n_rows, bool accumulate);
+  bool takes_bf16(ops::Weight w) const;
+  void rise_and_fall(const RowsBuffer& input, Product rise, RowsBuffer& between,
+                     const PackedWeight& down, ops::Rows inout);
   void run_product_range(const Product& p, int64_t panel_begin, int64_t panel_end,
                          int64_t row_begin, int64_t row_end, int64_t n_rows, bool accumulate,
                          int thread);

@@ -101,40 +101,6 @@ void CpuBackend::gelu(ops::Rows inout, ops::Vector bias, ops::Gelu kind) {
   for_rows(x.n_valid, x.cols, [&](int64_t r, int) { kernel(x.row(r), b.data(), x.cols); });
 }
 
-void CpuBackend::feed_forward(ops::Rows in, ops::Weight up, ops::Vector bias, ops::Gelu kind,
-                              ops::Rows hidden, ops::Weight down, ops::Rows inout) {
-  const PackedWeight& first = weight(up);
-  const PackedWeight& second = weight(down);
-  const RowsBuffer& input = any_rows(in);
-  const int64_t n = input.n_valid;
-  RowsBuffer& between = output(hidden, n, up.n_out);
-  CHECK(up.n_in == input.cols && down.n_in == up.n_out && in.id != hidden.id &&
-            hidden.id != inout.id && in.id != inout.id && vector(bias).size() == size_t(up.n_out),
-        "%s, then %s", first.name.c_str(), second.name.c_str());
-  if (kind != ops::Gelu::kTanh || first.kernels->activation != ActivationFormat::kBf16 ||
-      second.kernels->activation != ActivationFormat::kBf16) {
-    project(in, {&up, 1}, {&hidden, 1});
-    gelu(hidden, bias, kind);
-    project_add(hidden, down, inout);
-    return;
-  }
-  // The first product leaves the second's input where its floats would have been.
-  const ZoneTimer timer(*this, Zone::kLinear, first.kernels->gemm_name);
-  uint8_t* tiles = between.memory.data();
-  CHECK(static_cast<uint64_t>(bf16_tiles_bytes(1, n, up.n_out)) <= between.memory.size(),
-        "%lld rows of %lld", static_cast<long long>(n), static_cast<long long>(up.n_out));
-  const Product rise{.weight = &first,
-                     .input = quantize(input, n, ActivationFormat::kBf16, /*for_gemm=*/true),
-                     .rounded = {.as = RoundedOutput::As::kGelu,
-                                 .tiles = tiles,
-                                 .bias = vector(bias).data(),
-                                 .n_pairs = bf16_pairs(n)}};
-  run_products({&rise, 1}, n, /*accumulate=*/false);
-  RowsBuffer& out = output(inout, n, down.n_out);
-  const Product fall{&second, bf16_activations(tiles, n), out.row(0), out.stride};
-  run_products({&fall, 1}, n, /*accumulate=*/true);
-}
-
 void CpuBackend::join_rows(ops::Rows in, ops::Rows out) {
   const ZoneTimer timer(*this, Zone::kOther);
   const RowsBuffer& x = rows(in);

@@ -90,8 +90,9 @@ struct PackedMatrix {
 // of floats. Of kernels whose activations are kBf16.
 struct RoundedOutput {
   enum class As : uint8_t {
-    kFloats,  // not rounded
-    kGelu,    // gelu_tanh of it, as kBf16 activations (cpu/bf16_tiles.h)
+    kFloats,       // not rounded
+    kGelu,         // gelu_tanh of it, as kBf16 activations (cpu/bf16_tiles.h)
+    kSiluProduct,  // silu of it times the product with `up`, without bias, likewise
     kQueries,
     kKeys,
     kValues,  // of the heads of a view, one after another (cpu/view_attend.h)
@@ -100,6 +101,8 @@ struct RoundedOutput {
   uint8_t* tiles = nullptr;
   const float* bias = nullptr;  // (n_out)
   int64_t n_pairs = 0;          // of all rows
+  const uint8_t* up = nullptr;  // panels of a second matrix, of the shape and layout of the first
+  float up_scale = 1.0f;
 };
 
 // Computes outputs [panel_begin * panel_rows, min(n_out, panel_end * panel_rows)) of rows

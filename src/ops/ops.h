@@ -269,6 +269,11 @@ class Backend {
   // `down` is.  No two of in, hidden, inout are the same; afterwards `hidden` is undefined.
   virtual void feed_forward(Rows in, Weight up, Vector bias, Gelu kind, Rows hidden, Weight down,
                             Rows inout) = 0;
+  // inout[r] += down (silu(gate in[r]) * (up in[r])), where the product may be rounded as the input
+  // of `down` is.  No two of in, hidden, hidden2, inout are the same; afterwards the hidden rows,
+  // which are as wide as `down` reads, are undefined.
+  virtual void gated_feed_forward(Rows in, Weight gate, Weight up, Rows hidden, Rows hidden2,
+                                  Weight down, Rows inout) = 0;
   // out[r] = softmax((q[r] + q_bias) . (K + k_bias) * scale) (V + v_bias) over all rows of the
   // row's own sequence, before and behind it. q, k, v, out (n, n_heads * head_dim), out being none
   // of the others; q is used up.

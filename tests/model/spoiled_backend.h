@@ -148,6 +148,10 @@ class ForwardingBackend : public ops::Backend {
     inner_->layer_norm(x, bias, g, beta, eps, out);
   }
   void gelu(ops::Rows x, ops::Vector bias, ops::Gelu kind) override { inner_->gelu(x, bias, kind); }
+  void gated_feed_forward(ops::Rows in, ops::Weight gate, ops::Weight up, ops::Rows hidden,
+                          ops::Rows hidden2, ops::Weight down, ops::Rows inout) override {
+    inner_->gated_feed_forward(in, gate, up, hidden, hidden2, down, inout);
+  }
   void feed_forward(ops::Rows in, ops::Weight up, ops::Vector bias, ops::Gelu kind,
                     ops::Rows hidden, ops::Weight down, ops::Rows inout) override {
     inner_->feed_forward(in, up, bias, kind, hidden, down, inout);

@@ -1,5 +1,5 @@
-// Operations of picture encoders that join others: what they give is what their parts would give,
-// rounded where the parts may round, and the same for any neighbours and threads.
+// Operations that join others, mostly of picture encoders: what they give is what their parts would
+// give, rounded where the parts may round, and the same for any neighbours and threads.
 #include <algorithm>
 #include <cmath>
 
@@ -46,6 +46,62 @@ struct FeedForward {
     return read_rows(*backend, out, n);
   }
 };
+
+// Rows of two chunks of the bfloat16 products, into hidden rows of two.
+struct GatedFeedForward {
+  static constexpr int64_t kIn = 1056, kHidden = 864, kOut = 75;
+  Matrix gate, up, down;
+
+  explicit GatedFeedForward(DType type)
+      : gate(make_matrix(type, kIn, kHidden, 1)),
+        up(make_matrix(type, kIn, kHidden, 2)),
+        down(make_matrix(type, kHidden, kOut, 3)) {}
+
+  std::vector<float> run(CpuLevel level, int n_threads, std::span<const float> x,
+                         std::span<const float> y) const {
+    const auto n = static_cast<int64_t>(x.size()) / kIn;
+    const auto backend = open(level, n_threads);
+    const ops::Weight g = add(*backend, gate), u = add(*backend, up), d = add(*backend, down);
+    const ops::Rows in = make_rows(*backend, n, kIn, x);
+    const ops::Rows hidden = make_rows(*backend, n, kHidden),
+                    hidden2 = make_rows(*backend, n, kHidden);
+    const ops::Rows out = make_rows(*backend, n, kOut, y);
+    run_step(*backend, Step::plain(static_cast<uint32_t>(n)),
+             [&] { backend->gated_feed_forward(in, g, u, hidden, hidden2, d, out); });
+    return read_rows(*backend, out, n);
+  }
+};
+
+TEST_P(VisionFused, GatedFeedForwardFollowsItsDefinition) {
+  constexpr int64_t kRows = 70;
+  const GatedFeedForward f(GetParam().type);
+  const std::vector<float> x = random_floats(kRows * f.kIn, 5, 3.0f);
+  const std::vector<float> zeros(kRows * f.kOut, 0.0f);
+  const std::vector<double> gate = product_reference(f.gate, x), up = product_reference(f.up, x);
+  std::vector<float> hidden(gate.size());
+  for (size_t i = 0; i < hidden.size(); ++i) {
+    const double g = 0.75 * gate[i];
+    hidden[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * 0.75 * up[i]);
+  }
+  std::vector<double> want = product_reference(f.down, hidden);
+  for (double& v : want) v *= 0.75;
+  EXPECT_LT(nmse(f.run(GetParam().level, 2, x, zeros), want), 3 * kQuantizedProduct);
+}
+
+TEST_P(VisionFused, GatedFeedForwardGivesARowTheSameBitsAloneAmongOthersAndOnAnyThreads) {
+  constexpr int64_t kRows = 70;
+  const GatedFeedForward f(GetParam().type);
+  const std::vector<float> x = random_floats(kRows * f.kIn, 5),
+                           y = random_floats(kRows * f.kOut, 6);
+  const std::vector<float> all = f.run(GetParam().level, 1, x, y);
+  EXPECT_TRUE(f.run(GetParam().level, 3, x, y) == all);
+  for (const int64_t row : {0, 31, 45}) {
+    const std::vector<float> alone =
+        f.run(GetParam().level, 1, std::span(x).subspan(static_cast<size_t>(row * f.kIn), f.kIn),
+              std::span(y).subspan(static_cast<size_t>(row * f.kOut), f.kOut));
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + row * f.kOut)) << row;
+  }
+}
 
 TEST_P(VisionFused, FeedForwardFollowsItsDefinition) {
   constexpr int64_t kRows = 70;

@@ -126,11 +126,7 @@ void run_queries(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
 }
 
 void run_feed_forward(ops::Backend& b, const FeedForward& f, const Activations& act) {
-  const ops::Weight weights[] = {f.gate, f.up};
-  const ops::Rows outs[] = {act.gate, act.up};
-  b.project(act.normed, weights, outs);
-  b.silu_mul(act.gate, act.up, act.gate);
-  b.project_add(act.gate, f.down, act.x);
+  b.gated_feed_forward(act.normed, f.gate, f.up, act.gate, act.up, f.down, act.x);
 }
 
 }  // namespace okibi::model

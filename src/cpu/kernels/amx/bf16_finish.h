@@ -3,7 +3,8 @@
 // outputs, in four tiles of 16 by 16: rows 0-15 left and right, then rows 16-31.
 //
 // A target is made of a block (args, pair, panel). kPadsRows says whether it wants padding rows,
-// write(r, left, right) takes row r, the rows in order, and touch(r) asks for the memory of row r.
+// write(r, left, right) takes row r, the rows in order. With kMatrices = 2 it is also given the
+// block of the first matrix, and takes the rows of the second.
 #pragma once
 
 #include "cpu/bf16_tiles.h"
@@ -23,6 +24,7 @@ constexpr int64_t kBlockFloats = 4 * kTileFloats;
 class FloatRows {
  public:
   static constexpr bool kPadsRows = false;
+  static constexpr int64_t kMatrices = 1;
   FloatRows() = default;
   FloatRows(const ProductArgs& args, int64_t pair, int64_t panel)
       : out_(args.out + pair * kBf16PairRows * args.out_stride + panel * kPanelOutputs),
@@ -37,11 +39,6 @@ class FloatRows {
   void write(int64_t r, __m512 left, __m512 right) const {
     write_half(out_ + r * stride_, masks_[0], left);
     write_half(out_ + r * stride_ + 16, masks_[1], right);
-  }
-  void touch(int64_t r) const {
-    if (stream_) return;
-    x16::prefetch(out_ + r * stride_);
-    x16::prefetch(out_ + r * stride_ + 16);
   }
 
  private:
@@ -93,6 +90,7 @@ class BiasedPanel {
 class GeluTiles {
  public:
   static constexpr bool kPadsRows = true;
+  static constexpr int64_t kMatrices = 1;
   GeluTiles() = default;
   GeluTiles(const ProductArgs& args, int64_t pair, int64_t panel)
       : tiles_(args.rounded.tiles +
@@ -103,11 +101,39 @@ class GeluTiles {
     x16::store(tiles_ + 64 * r, to_bf16(coarse_gelu_tanh(biased_.add(left, 0)),
                                         coarse_gelu_tanh(biased_.add(right, 1))));
   }
-  void touch(int64_t r) const { x16::prefetch(tiles_ + 64 * r); }
 
  private:
   uint8_t* tiles_ = nullptr;
   BiasedPanel biased_;
+};
+
+// The same of a gated feed-forward.
+class SiluTiles {
+ public:
+  static constexpr bool kPadsRows = true;
+  static constexpr int64_t kMatrices = 2;
+  SiluTiles() = default;
+  SiluTiles(const ProductArgs& args, int64_t pair, int64_t panel, const float* gate)
+      : tiles_(args.rounded.tiles +
+               bf16_step_offset(1, args.rounded.n_pairs, args.w.n_out, panel, pair)),
+        gate_(gate),
+        gate_scale_(args.w.scale),
+        up_scale_(args.rounded.up_scale) {}
+
+  void write(int64_t r, __m512 left, __m512 right) const {
+    const float* gate = gate_ + r / 16 * 2 * kTileFloats + r % 16 * 16;
+    x16::store(tiles_ + 64 * r, to_bf16(gated(gate, left), gated(gate + kTileFloats, right)));
+  }
+
+ private:
+  __m512 gated(const float* gate, __m512 up) const {
+    const __m512 g = _mm512_mul_ps(_mm512_load_ps(gate), _mm512_set1_ps(gate_scale_));
+    return _mm512_mul_ps(coarse_silu(g), _mm512_mul_ps(up, _mm512_set1_ps(up_scale_)));
+  }
+
+  uint8_t* tiles_ = nullptr;
+  const float* gate_ = nullptr;
+  float gate_scale_ = 1.0f, up_scale_ = 1.0f;
 };
 
 // Queries and keys of a view: 32 rows of 32 dims are 2 KiB one after another, keys with the rows
@@ -116,6 +142,7 @@ template <bool kIsKeys>
 class QueryTiles {
  public:
   static constexpr bool kPadsRows = true;
+  static constexpr int64_t kMatrices = 1;
   QueryTiles() = default;
   QueryTiles(const ProductArgs& args, int64_t pair, int64_t panel)
       : tiles_(args.rounded.tiles + (panel * args.rounded.n_pairs + pair) * 2 * kBf16TileBytes),
@@ -125,7 +152,6 @@ class QueryTiles {
     x16::store(tiles_ + 64 * r, to_bf16(biased_.add(left, 0), biased_.add(right, 1)));
     if (kIsKeys && r % 16 == 15) transpose(tiles_ + 64 * (r - 15));
   }
-  void touch(int64_t r) const { x16::prefetch(tiles_ + 64 * r); }
 
  private:
   static void transpose(uint8_t* tile) {
@@ -143,6 +169,7 @@ class QueryTiles {
 class ValueTiles {
  public:
   static constexpr bool kPadsRows = true;
+  static constexpr int64_t kMatrices = 1;
   ValueTiles() = default;
   ValueTiles(const ProductArgs& args, int64_t pair, int64_t panel)
       : right_(args.rounded.n_pairs * kBf16TileBytes),
@@ -159,7 +186,6 @@ class ValueTiles {
     even_[0] = left;
     even_[1] = right;
   }
-  void touch(int64_t r) const { x16::prefetch(tiles_ + r % 2 * right_ + 32 * (r - r % 2)); }
 
  private:
   int64_t right_ = 0;  // from the tile of the left half to that of the right

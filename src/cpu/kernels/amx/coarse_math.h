@@ -32,6 +32,14 @@ inline __m512 coarse_gelu_tanh(__m512 s) {
   return _mm512_mul_ps(s, _mm512_rcp14_ps(_mm512_add_ps(e, _mm512_set1_ps(1.0f))));
 }
 
+// g / (1 + e^-g), to a relative 2e-4; beyond 2^200 the power is as good as infinite.
+inline __m512 coarse_silu(__m512 g) {
+  const __m512 v = _mm512_mul_ps(g, _mm512_set1_ps(-1.442695041f));
+  const __m512 bounded =
+      _mm512_max_ps(_mm512_set1_ps(-200.0f), _mm512_min_ps(_mm512_set1_ps(200.0f), v));
+  return _mm512_mul_ps(g, _mm512_rcp14_ps(_mm512_add_ps(coarse_exp2(bounded), _mm512_set1_ps(1))));
+}
+
 }  // namespace amx_bf16
 }  // namespace
 }  // namespace okibi::cpu

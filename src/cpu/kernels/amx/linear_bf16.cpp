@@ -2,10 +2,10 @@
 // neighbouring k, so they never leave the tiles (the int8 products of linear_q8b32.cpp spend three
 // quarters of their time on that).
 //
-// Order: strips of rows; groups of panels; chunks of 768 k; the panels; pairs of 16-row tiles. A
-// panel's chunk meets all rows of the strip, whose tiles come out of the second-level cache. Sums
-// of rows longer than a chunk wait in scratch between chunks, as float32 like in the tiles: chunks
-// change no bit.
+// Order: strips of rows; groups of panels; chunks of at most 768 k; the panels; pairs of 16-row
+// tiles. A panel's chunk meets all rows of the strip, whose tiles come out of the second-level
+// cache. Sums of rows longer than a chunk wait in scratch between chunks, as float32 like in the
+// tiles: chunks change no bit.
 #include "cpu/kernels/amx/bf16_finish.h"
 #include "cpu/kernels/amx/bf16_panels.h"
 #include "cpu/kernels/amx/linear.h"
@@ -27,6 +27,7 @@ constexpr int64_t kResidentSteps = 18;
 struct Scratch {
   alignas(64) float results[2][kBlockFloats];  // of this block, of the one before
   alignas(64) float sums[kGroupPanels][kStripPairs][kBlockFloats];
+  alignas(64) float firsts[kStripPairs][kBlockFloats];  // blocks of the first of two matrices
 };
 
 // Weights of the panel after this one, asked for a few lines at every step.
@@ -120,8 +121,8 @@ class Walk {
     for (int64_t s = 0; s < n_strips; ++s) {
       pair_begin_ = first + (end - first) * s / n_strips;
       pair_end_ = first + (end - first) * (s + 1) / n_strips;
-      for (int64_t p = args_.panel_begin; p < args_.panel_end; p += kGroupPanels) {
-        run_group(p, min64(p + kGroupPanels, args_.panel_end));
+      for (int64_t p = args_.panel_begin; p < args_.panel_end; p += kPanels) {
+        run_group(p, min64(p + kPanels, args_.panel_end));
       }
     }
     finishing_.write_rows(kBf16PairRows);
@@ -130,14 +131,27 @@ class Walk {
 
  private:
   static constexpr int64_t kRowParts = bf16_parts(W::kRows);
+  static constexpr int64_t kMatrices = Target::kMatrices;
+  static constexpr int64_t kPanels = kGroupPanels / kMatrices;  // of each matrix in a group
 
-  const uint8_t* weights(int64_t panel, int64_t chunk) const {
-    return args_.w.data + panel * args_.w.panel_bytes + chunk * kBf16ChunkSteps * step_bytes<W>();
+  // A column of blocks: of two matrices, their panels in turn.
+  struct Column {
+    int64_t index, panel;
+    bool is_first() const { return kMatrices == 2 && index % 2 == 0; }
+  };
+  static Column column_of(int64_t panel_begin, int64_t index) {
+    return {index, panel_begin + index / kMatrices};
+  }
+
+  const uint8_t* weights(Column column, int64_t chunk) const {
+    const bool is_second = kMatrices == 2 && !column.is_first();
+    return (is_second ? args_.rounded.up : args_.w.data) + column.panel * args_.w.panel_bytes +
+           bf16_chunk_begin(args_.w.n_in, chunk) * step_bytes<W>();
   }
 
   // To be asked for over n_steps of every pair.
-  NextWeights ahead(int64_t panel, int64_t chunk, int64_t n_steps) const {
-    const uint8_t* at = weights(panel, chunk);
+  NextWeights ahead(Column column, int64_t chunk, int64_t n_steps) const {
+    const uint8_t* at = weights(column, chunk);
     const int64_t n_lines = bf16_chunk_steps(args_.w.n_in, chunk) * step_bytes<W>() / 64;
     const int64_t n_times = n_steps * (pair_end_ - pair_begin_);
     return {at, at + 64 * n_lines, (n_lines + n_times - 1) / n_times};
@@ -145,47 +159,49 @@ class Walk {
 
   void run_group(int64_t panel_begin, int64_t panel_end) {
     const int64_t n_chunks = bf16_chunks(args_.w.n_in);
+    const int64_t n_columns = (panel_end - panel_begin) * kMatrices;
     for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
       const int64_t n_steps = bf16_chunk_steps(args_.w.n_in, chunk);
-      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        if (panel + 1 < panel_end) {
-          next_ = ahead(panel + 1, chunk, n_steps);
+      for (int64_t c = 0; c < n_columns; ++c) {
+        if (c + 1 < n_columns) {
+          next_ = ahead(column_of(panel_begin, c + 1), chunk, n_steps);
         } else if (chunk + 1 < n_chunks) {
-          next_ = ahead(panel_begin, chunk + 1, n_steps);
+          next_ = ahead(column_of(panel_begin, 0), chunk + 1, n_steps);
         } else {
-          next_ = panel_end < args_.panel_end ? ahead(panel_end, 0, n_steps) : NextWeights{};
+          next_ = panel_end < args_.panel_end ? ahead(column_of(panel_end, 0), 0, n_steps)
+                                              : NextWeights{};
         }
-        for (int64_t pair = pair_begin_; pair < pair_end_; ++pair) {
-          float* sums = scratch_->sums[panel - panel_begin][pair - pair_begin_];
-          begin_sums(chunk == 0 ? nullptr : sums);
-          const bool is_last = chunk + 1 == n_chunks;
-          multiply_chunk(panel, chunk, pair, is_last);
-          finishing_.write_rows(kBf16PairRows);
-          if (is_last) {
-            finish(panel, pair);
-          } else {
-            store_sums(sums);
-          }
-        }
+        run_column(column_of(panel_begin, c), chunk, chunk + 1 == n_chunks);
       }
     }
   }
 
-  // Rows of the block before this one leave meanwhile, and those of this one are asked for.
-  void multiply_chunk(int64_t panel, int64_t chunk, int64_t pair, bool is_last) {
+  void run_column(Column column, int64_t chunk, bool is_last) {
+    for (int64_t pair = pair_begin_; pair < pair_end_; ++pair) {
+      float* sums = scratch_->sums[column.index][pair - pair_begin_];
+      begin_sums(chunk == 0 ? nullptr : sums);
+      multiply_chunk(column, chunk, pair);
+      finishing_.write_rows(kBf16PairRows);
+      if (!is_last) {
+        store_sums(sums);
+      } else if (column.is_first()) {
+        store_sums(scratch_->firsts[pair - pair_begin_]);
+      } else {
+        finish(column.panel, pair);
+      }
+    }
+  }
+
+  // Rows of the block before this one leave meanwhile.
+  void multiply_chunk(Column column, int64_t chunk, int64_t pair) {
     const Bf16Run run = bf16_run(kRowParts, args_.a.tiles.n_tiles, args_.w.n_in, chunk, pair);
     const uint8_t* rows = args_.a.tiles.data + run.offset;
-    const uint8_t* columns = weights(panel, chunk);
-    const Target target(args_, pair, panel);
+    const uint8_t* columns = weights(column, chunk);
     const int64_t rows_per_step = (kBf16PairRows + run.n_steps - 1) / run.n_steps;
-    int64_t touched = is_last ? 0 : kBf16PairRows;
     const auto step = [&]<bool kIsResident>() __attribute__((always_inline)) {
       multiply_step<W, kIsResident>(rows, columns);
       next_.ask();
       finishing_.write_rows(rows_per_step);
-      for (int64_t i = 0; i < rows_per_step && touched < kBf16PairRows; ++i) {
-        target.touch(touched++);
-      }
       rows += kRowParts * 2 * kBf16TileBytes;
       columns += step_bytes<W>();
     };
@@ -194,13 +210,21 @@ class Walk {
     for (int64_t s = n_resident; s < run.n_steps; ++s) step.template operator()<false>();
   }
 
+  Target target_of(int64_t panel, int64_t pair) const {
+    if constexpr (kMatrices == 2) {
+      return Target(args_, pair, panel, scratch_->firsts[pair - pair_begin_]);
+    } else {
+      return Target(args_, pair, panel);
+    }
+  }
+
   void finish(int64_t panel, int64_t pair) {
     float* block = scratch_->results[pair & 1];
     store_sums(block);
     const int64_t first = pair * kBf16PairRows;
     const int64_t end = Target::kPadsRows ? kBf16PairRows : args_.row_end - first;
     finishing_ = {block, max64(args_.row_begin - first, 0), min64(end, kBf16PairRows),
-                  Target(args_, pair, panel)};
+                  target_of(panel, pair)};
   }
 
   const ProductArgs& args_;
@@ -218,6 +242,8 @@ void run(const ProductArgs& args) {
         break;
       case RoundedOutput::As::kGelu:
         return Walk<W, GeluTiles>(args).run();
+      case RoundedOutput::As::kSiluProduct:
+        return Walk<W, SiluTiles>(args).run();
       case RoundedOutput::As::kQueries:
         return Walk<W, QueryTiles<false>>(args).run();
       case RoundedOutput::As::kKeys:

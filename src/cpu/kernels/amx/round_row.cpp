@@ -16,7 +16,7 @@ void round_row(const float* x, int64_t n_in, int64_t n_parts, int64_t n_pairs, i
   for (int64_t chunk = 0, k = 0; k < n_in; ++chunk) {
     uint8_t* to =
         tiles + bf16_run(n_parts, n_pairs, n_in, chunk, pair).offset + 64 * (row % kBf16PairRows);
-    const int64_t end = min64(k + kBf16ChunkSteps * kBf16StepValues, n_in);
+    const int64_t end = min64(bf16_chunk_begin(n_in, chunk + 1) * kBf16StepValues, n_in);
     for (; k < end; k += kBf16StepValues, to += step_bytes) {
       const __m512 low = _mm512_maskz_loadu_ps(mask_at(k, n), x + k);
       const __m512 high = _mm512_maskz_loadu_ps(mask_at(k + 16, n), x + k + 16);
