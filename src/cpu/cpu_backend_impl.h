@@ -24,7 +24,7 @@
 namespace okibi::cpu {
 
 // Raised whenever the arithmetic of a kernel changes, so that saved states are not mixed.
-constexpr int kKernelRevision = 3;
+constexpr int kKernelRevision = 4;
 // Kernels read whole vectors: every buffer is readable this far past its end.
 constexpr uint64_t kReadPast = 64;
 // The shortest range of panels that a thread takes: some microseconds of reading.

@@ -135,8 +135,7 @@ Status CpuBackend::set_view_attention(int64_t max_rows, int32_t n_heads, int32_t
     for (MappedBuffer& buffer : view_packed_) {
       OKIBI_RETURN_IF_ERROR(grow(buffer, packed, /*huge=*/true));
     }
-    scratch_bytes =
-        std::max(scratch_bytes, static_cast<uint64_t>(view_scratch_bytes(max_rows, head_dim)));
+    scratch_bytes = std::max(scratch_bytes, static_cast<uint64_t>(view_scratch_bytes(head_dim)));
   }
   view_scratch_stride_ = align_up(scratch_bytes, 4096) + 64;
   OKIBI_RETURN_IF_ERROR(grow(
@@ -220,9 +219,13 @@ void CpuBackend::pack_view(const ops::ViewAttention& attention, const ViewRows& 
 void CpuBackend::attend_packed_view(float scale, const ops::SequenceSpan& view, RowsBuffer& out) {
   const int64_t dim = view_head_dim_, packed = view_packed_bytes(view.n_rows, dim);
   const int64_t n_tiles = ceil_div(view.n_rows, kViewTileQueries);
-  pool_.parallel_for(view_heads_ * n_tiles, 1, [&](int64_t begin, int64_t end, int thread) {
-    for (int64_t u = begin; u < end; ++u) {
-      const int64_t h = u / n_tiles, first = u % n_tiles * kViewTileQueries;
+  // Longer ranges begin and end less often.
+  const int64_t grain = std::max<int64_t>(1, view_heads_ * n_tiles / (8 * pool_.n_threads()));
+  pool_.parallel_for(view_heads_ * n_tiles, grain, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t u = begin; u < end;) {
+      const int64_t h = u / n_tiles, tile = u % n_tiles;
+      const int64_t n = std::min(end - u, n_tiles - tile), first = tile * kViewTileQueries;
+      u += n;
       kernels_.view_attend->attend(
           {.queries = view_packed_[0].data() + h * packed,
            .keys = view_packed_[1].data() + h * packed,
@@ -230,6 +233,7 @@ void CpuBackend::attend_packed_view(float scale, const ops::SequenceSpan& view, 
            .n_rows = view.n_rows,
            .head_dim = dim,
            .first_query = first,
+           .n_queries = std::min<int64_t>(n * kViewTileQueries, view.n_rows - first),
            .scale = scale,
            .out = out.row(view.first_row + first) + h * dim,
            .out_stride = out.stride,

@@ -180,6 +180,31 @@ TEST_P(Vision, AViewAttendsToAllOfItselfAndToNothingElse) {
   }
 }
 
+// A row's weights are kept as powers of two below a reference that rises with its scores, here
+// several times, from far below to far above those of the first keys.
+TEST_P(Vision, ScoresMayRiseFarAboveTheFirst) {
+  for (const uint32_t size : {100u, 300u, 700u}) {
+    Views x = make_views(2, 64, {size});
+    const std::vector<float> b = biases(x);
+    const int64_t w = x.width();
+    // Scores grow by 8 every 32 keys; the other dims still tell keys apart.
+    for (uint32_t j = 0; j < size; ++j) {
+      for (int64_t h = 0; h < 2; ++h) {
+        const int64_t i = h * 64;
+        for (int64_t d = 0; d < 64; ++d) {
+          x.q[j * w + i + d] = (d == 0 ? 1.0f : 0.125f * x.q[j * w + i + d]) - b[i + d];
+        }
+        const float step = 32.0f * static_cast<float>(j / 32) - 256.0f;  // exact in bfloat16
+        x.k[j * w + i] = step - b[w + i];
+      }
+    }
+    EXPECT_LT(nmse(run_views(GetParam(), 2, x), attend_reference(x)), kAttendSharp) << size;
+    EXPECT_LT(nmse(run_views(GetParam(), 2, x, /*may_round=*/true), attend_reference(x)),
+              kAttendRounded)
+        << size;
+  }
+}
+
 TEST_P(Vision, AViewsRowsAreTheSameBitsAloneAmongOthersAndOnThreads) {
   for (const bool may_round : {false, true}) {
     const Views all = make_views(3, 20, {7, 300, 65});

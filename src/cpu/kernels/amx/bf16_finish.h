@@ -11,6 +11,7 @@
 #include "cpu/kernels/amx/bf16.h"
 #include "cpu/kernels/amx/coarse_math.h"
 #include "cpu/kernels/avx512/x16.h"
+#include "cpu/view_attend.h"
 
 namespace okibi::cpu {
 namespace {
@@ -149,8 +150,11 @@ class QueryTiles {
         biased_(args, panel) {}
 
   void write(int64_t r, __m512 left, __m512 right) const {
-    x16::store(tiles_ + 64 * r, to_bf16(biased_.add(left, 0), biased_.add(right, 1)));
-    if (kIsKeys && r % 16 == 15) transpose(tiles_ + 64 * (r - 15));
+    x16::store(tiles_ + 64 * (kIsKeys ? view_key_row(r) : r),
+               to_bf16(biased_.add(left, 0), biased_.add(right, 1)));
+    if (!kIsKeys || r + 1 < kBf16PairRows) return;
+    transpose(tiles_);
+    transpose(tiles_ + kBf16TileBytes);
   }
 
  private:

@@ -1,11 +1,11 @@
-// Attention inside a view by AMX-BF16: 16 queries against all keys of the view, then a softmax per
-// row in AVX-512, then the weights against all values. The scores of 16 queries stay in the
-// first-level cache, which keys and values are loaded past.
+// Attention inside a view by AMX-BF16 (cpu/view_attend.h): tiles of 32 queries, so that a tile of
+// keys or values serves two products, and blocks of keys, whose scores and weights stay in the
+// first-level cache; keys and values are loaded past it.
 #include "cpu/kernels/amx/view_attend.h"
 
 #include "cpu/kernels/amx/bf16.h"
-#include "cpu/kernels/amx/coarse_math.h"
-#include "cpu/kernels/amx/tile.h"
+#include "cpu/kernels/amx/tile_runs.h"
+#include "cpu/kernels/amx/view_weights.h"
 #include "cpu/kernels/avx512/attend_simd.h"
 #include "cpu/view_attend.h"
 
@@ -13,10 +13,11 @@ namespace okibi::cpu::amx {
 namespace {
 
 using namespace amx_bf16;
-using avx512::sum_lanes;
+using namespace amx_view;
+using amx_tile::kTileBytes;
+using amx_tile::multiply;
+using amx_tile::Runs;
 using avx512::tail_mask;
-
-constexpr int64_t kTileBytes = 1024;
 
 inline __m512 load_biased(const float* x, const float* bias, __mmask16 mask) {
   return _mm512_add_ps(_mm512_maskz_loadu_ps(mask, x), _mm512_maskz_loadu_ps(mask, bias));
@@ -54,10 +55,11 @@ void pack_queries(const Side& q, uint8_t* to) {
 
 void pack_keys(const Side& k, uint8_t* to) {
   for (int64_t dim = 0; dim < round_up_32(k.head_dim); dim += 32) {
-    for (int64_t first = 0; first < round_up_32(k.n_rows); first += 16, to += kTileBytes) {
-      __m512i v[16];
-      for (int64_t i = 0; i < 16; ++i) v[i] = k.round(first + i, dim);
+    for (int64_t first = 0; first < round_up_32(k.n_rows); first += 32, to += 2 * kTileBytes) {
+      __m512i v[32];
+      for (int64_t i = 0; i < 32; ++i) v[view_key_row(i)] = k.round(first + i, dim);
       x16::store_transposed(v, to, 64);
+      x16::store_transposed(v + 16, to + kTileBytes, 64);
     }
   }
 }
@@ -76,131 +78,123 @@ void pack(const ViewPackArgs& a) {
   pack_values({a.v, a.v_stride, a.v_bias, a.n_rows, a.head_dim}, a.values);
 }
 
-// 16 rows by blocks of 16 columns, over steps of 32 of the inner dimension.
-struct Sides {
-  const uint8_t* rows = nullptr;
-  int64_t row_stride = 0, row_step = 0;  // bytes
-  const uint8_t* columns = nullptr;
-  int64_t column_block = 0, column_step = 0;  // bytes
-  int64_t n_steps = 0;
-};
+// Tiles of queries of a head against blocks of keys: scores, their weights, and the weights' sums
+// of the values. Products with values and those with the keys of the block to come follow each
+// other.
+class Attention {
+ public:
+  explicit Attention(const ViewAttendArgs& a)
+      : a_(a),
+        n_keys_(round_up_32(a.n_rows)),
+        dims_(round_up_32(a.head_dim)),
+        weigher_(a.scale),
+        scores_(reinterpret_cast<float*>(a.scratch)),
+        sums_(scores_ + kViewTileQueries * kViewBlockKeys),
+        results_(sums_ + kViewTileQueries * 32) {}
 
-// Blocks of columns at once: 4 or 2 (tile numbers are constants). Sums in tiles 0-3, rows in 4.
-template <int kBlocks>
-inline void multiply(const Sides& s, float* c, int64_t c_stride) {
-  _tile_zero(0);
-  _tile_zero(1);
-  if constexpr (kBlocks == 4) {
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  const uint8_t* rows = s.rows;
-  const uint8_t* columns = s.columns;
-  for (int64_t i = 0; i < s.n_steps; ++i, rows += s.row_step, columns += s.column_step) {
-    _tile_loadd(4, rows, s.row_stride);
-    _tile_stream_loadd(5, columns, 64);
-    _tile_dpbf16ps(0, 4, 5);
-    _tile_stream_loadd(6, columns + s.column_block, 64);
-    _tile_dpbf16ps(1, 4, 6);
-    if constexpr (kBlocks == 4) {
-      _tile_stream_loadd(7, columns + 2 * s.column_block, 64);
-      _tile_dpbf16ps(2, 4, 7);
-      _tile_stream_loadd(5, columns + 3 * s.column_block, 64);
-      _tile_dpbf16ps(3, 4, 5);
+  void run() {
+    Block b;
+    multiply(Runs{}, score(b));
+    for (bool is_last = false; !is_last;) {
+      weigh(b);
+      weigher_.lower(results_, dims_ / 16);
+      Block next = b;
+      next.key += kViewBlockKeys;
+      const bool ends_tile = next.key >= a_.n_rows;
+      if (ends_tile) next = {.query = b.query + kViewTileQueries};
+      is_last = next.query >= a_.n_queries;
+      multiply(weigh_values(b), is_last ? Runs{} : score(next));
+      if (ends_tile) finish(b.query);
+      b = next;
     }
   }
-  const int64_t stride = c_stride * static_cast<int64_t>(sizeof(float));
-  _tile_stored(0, c, stride);
-  _tile_stored(1, c + 16, stride);
-  if constexpr (kBlocks == 4) {
-    _tile_stored(2, c + 32, stride);
-    _tile_stored(3, c + 48, stride);
-  }
-}
 
-// All columns, which are a multiple of 32.
-inline void multiply_all(Sides s, int64_t n_columns, float* c, int64_t c_stride) {
-  x16::settle_memory();
-  int64_t i = 0;
-  for (; i + 64 <= n_columns; i += 64, s.columns += 4 * s.column_block) {
-    multiply<4>(s, c + i, c_stride);
+ private:
+  // The first query of a tile, counted from first_query, and the first key of a block.
+  struct Block {
+    int64_t query = 0, key = 0;
+  };
+  int64_t keys_of(const Block& b) const { return x16::min64(kViewBlockKeys, a_.n_rows - b.key); }
+  int64_t queries_of(int64_t query) const {
+    return x16::min64(kViewTileQueries, a_.n_queries - query);
   }
-  if (i < n_columns) multiply<2>(s, c + i, c_stride);
-  x16::settle_memory();
-}
 
-inline float largest_of(const float* scores, int64_t n) {
-  __m512 largest[2] = {_mm512_load_ps(scores), _mm512_load_ps(scores + 16)};
-  for (int64_t j = 32; j < n; j += 32) {
-    largest[0] = _mm512_max_ps(largest[0], _mm512_load_ps(scores + j));
-    largest[1] = _mm512_max_ps(largest[1], _mm512_load_ps(scores + j + 16));
+  Runs score(const Block& b) const {
+    const int64_t step_bytes = n_keys_ * 64;  // of queries and keys
+    return {.n_runs = round_up_32(keys_of(b)) / 32,
+            .n_steps = dims_ / 32,
+            .rows = a_.queries + (a_.first_query + b.query) * 64,
+            .row_step = step_bytes,
+            .columns = a_.keys + b.key * 64,
+            .column_tile = kTileBytes,
+            .column_step = step_bytes,
+            .column_run = 2 * kTileBytes,
+            .sums = scores_};
   }
-  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
-}
 
-// Scores to weights in place; the sum of the weights before they are rounded. Rows are padded to
-// whole vectors.
-float softmax_row(float* scores, int64_t n, float scale) {
-  const int64_t n_padded = round_up_32(n);
-  const __m512 lowest = _mm512_set1_ps(-1e30f);  // finite, for coarse_exp2
-  for (int64_t j = n_padded - 32; j < n_padded; j += 16) {
-    _mm512_store_ps(scores + j,
-                    _mm512_mask_mov_ps(lowest, mask_at(j, n), _mm512_load_ps(scores + j)));
+  Runs weigh_values(const Block& b) const {
+    const int64_t dim_bytes = n_keys_ / 32 * kTileBytes;  // of 16 dims
+    return {.n_runs = dims_ / 32,
+            .n_steps = round_up_32(keys_of(b)) / 32,
+            .rows = reinterpret_cast<const uint8_t*>(scores_),
+            .row_step = kGroupFloats * 4,
+            .columns = a_.values + b.key / 32 * kTileBytes,
+            .column_tile = dim_bytes,
+            .column_step = kTileBytes,
+            .column_run = 2 * dim_bytes,
+            .sums = results_,
+            .accumulates = b.key > 0};
   }
-  const float factor = scale * 0x1.715476p+0f;
-  const __m512 factors = _mm512_set1_ps(factor);
-  const __m512 shift = _mm512_set1_ps(largest_of(scores, n_padded) * factor);
-  __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-  auto* weights = reinterpret_cast<uint8_t*>(scores);
-  for (int64_t j = 0; j < n_padded; j += 32) {
-    const __m512 low = coarse_exp2(_mm512_fmsub_ps(_mm512_load_ps(scores + j), factors, shift));
-    const __m512 high =
-        coarse_exp2(_mm512_fmsub_ps(_mm512_load_ps(scores + j + 16), factors, shift));
-    sums[0] = _mm512_add_ps(sums[0], low);
-    sums[1] = _mm512_add_ps(sums[1], high);
-    x16::store(weights + 2 * j, to_bf16(low, high));
+
+  void weigh(const Block& b) {
+    const int64_t n = queries_of(b.query), n_keys = keys_of(b);
+    for (int64_t r = 0; r < n; ++r) {
+      // Stores into rows that no cache holds would keep all others waiting.
+      if (b.key == 0) prefetch_out(b.query + r);
+      weigher_.weigh(r, {scores_ + 16 * r, n_keys}, b.key == 0, sums_ + 32 * r);
+    }
   }
-  return sum_lanes(_mm512_add_ps(sums[0], sums[1]));
-}
+
+  void prefetch_out(int64_t query) const {
+    const float* out = a_.out + query * a_.out_stride;
+    for (int64_t i = 0; i < a_.head_dim; i += 16) __builtin_prefetch(out + i, /*write=*/1);
+  }
+
+  void finish(int64_t query) {
+    alignas(64) float inverse[kViewTileQueries];
+    for (int64_t first = 0; first < kViewTileQueries; first += 16) {
+      __m512 lanes[16];
+      for (int64_t r = 0; r < 16; ++r) {
+        const float* row = sums_ + (first + r) * 32;
+        lanes[r] = _mm512_add_ps(_mm512_load_ps(row), _mm512_load_ps(row + 16));
+      }
+      _mm512_store_ps(inverse + first,
+                      _mm512_div_ps(_mm512_set1_ps(1.0f), avx512::sum_lanes_of_16(lanes)));
+    }
+    float* out = a_.out + query * a_.out_stride;
+    for (int64_t r = 0; r < queries_of(query); ++r, out += a_.out_stride) {
+      const __m512 by = _mm512_set1_ps(inverse[r]);
+      const float* result = results_ + 16 * r;
+      for (int64_t i = 0; i < a_.head_dim; i += 16, result += 2 * kTileFloats) {
+        _mm512_mask_storeu_ps(out + i, tail_mask(i, a_.head_dim),
+                              _mm512_mul_ps(_mm512_load_ps(result), by));
+      }
+    }
+  }
+
+  const ViewAttendArgs& a_;
+  int64_t n_keys_, dims_;
+  Weigher weigher_;
+  float* scores_;   // and weights: groups of 32 keys
+  float* sums_;     // (32, 32)
+  float* results_;  // (dims / 16, 32, 16)
+};
 
 void attend(const ViewAttendArgs& a) {
-  const int64_t n_keys = round_up_32(a.n_rows), dims = round_up_32(a.head_dim);
-  auto* results = reinterpret_cast<float*>(a.scratch);  // (16, dims)
-  float* scores = results + kViewTileQueries * dims;    // (16, n_keys)
-  const int64_t score_stride = n_keys + 16;
-  const int64_t step_bytes = n_keys * 64;  // of queries and keys
   amx_tile::Config config;
   for (int t = 0; t < 8; ++t) config.set(t, 16, 64);
   amx_tile::load_config(config);
-  multiply_all({.rows = a.queries + a.first_query * 64,
-                .row_stride = 64,
-                .row_step = step_bytes,
-                .columns = a.keys,
-                .column_block = kTileBytes,
-                .column_step = step_bytes,
-                .n_steps = dims / 32},
-               n_keys, scores, score_stride);
-  // A row of scores becomes its weights in place: 16 bits each, from the beginning of the row.
-  const int64_t n_queries = x16::min64(kViewTileQueries, a.n_rows - a.first_query);
-  float sums[kViewTileQueries];
-  for (int64_t r = 0; r < n_queries; ++r) {
-    sums[r] = softmax_row(scores + r * score_stride, a.n_rows, a.scale);
-  }
-  multiply_all({.rows = reinterpret_cast<const uint8_t*>(scores),
-                .row_stride = score_stride * 4,
-                .row_step = 64,
-                .columns = a.values,
-                .column_block = n_keys / 32 * kTileBytes,
-                .column_step = kTileBytes,
-                .n_steps = n_keys / 32},
-               dims, results, dims);
-  for (int64_t r = 0; r < n_queries; ++r) {
-    const __m512 l = _mm512_set1_ps(sums[r]);
-    for (int64_t i = 0; i < a.head_dim; i += 16) {
-      _mm512_mask_storeu_ps(a.out + r * a.out_stride + i, tail_mask(i, a.head_dim),
-                            _mm512_div_ps(_mm512_load_ps(results + r * dims + i), l));
-    }
-  }
+  Attention(a).run();
 }
 
 constexpr ViewAttendKernels kKernels = {
