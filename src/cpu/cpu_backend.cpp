@@ -328,15 +328,20 @@ Activations CpuBackend::quantize(const RowsBuffer& in, int64_t n_rows, Activatio
 
 Activations CpuBackend::round_to_bf16(const RowsBuffer& in, int64_t n_rows,
                                       ActivationFormat format) {
-  const int64_t n_parts = bf16_parts(format), n_pairs = bf16_pairs(n_rows);
+  const int64_t n_parts = bf16_parts(format);
   MappedBuffer& buffer = bf16_tiles_[n_parts - 1];
   uint8_t* tiles = buffer.data();
   CHECK(static_cast<uint64_t>(bf16_tiles_bytes(n_parts, n_rows, in.cols)) <= buffer.size(),
         "%lld rows of %lld", static_cast<long long>(n_rows), static_cast<long long>(in.cols));
+  round_rows(in, n_rows, n_parts, tiles);
+  return bf16_activations(tiles, n_rows);
+}
+
+void CpuBackend::round_rows(const RowsBuffer& in, int64_t n_rows, int64_t n_parts, uint8_t* tiles) {
+  const int64_t n_pairs = bf16_pairs(n_rows);
   for_rows(n_pairs * kBf16PairRows, in.cols, [&](int64_t r, int) {
     kernels_.round_row(r < n_rows ? in.row(r) : nullptr, in.cols, n_parts, n_pairs, r, tiles);
   });
-  return bf16_activations(tiles, n_rows);
 }
 
 Activations CpuBackend::bf16_activations(const uint8_t* tiles, int64_t n_rows) const {

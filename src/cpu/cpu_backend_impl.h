@@ -272,6 +272,7 @@ class CpuBackend final : public ops::Backend {
                        bool for_gemm);
   // The rounded rows that `tiles` holds.
   Activations bf16_activations(const uint8_t* tiles, int64_t n_rows) const;
+  void round_rows(const RowsBuffer& in, int64_t n_rows, int64_t n_parts, uint8_t* tiles);
   Activations round_to_bf16(const RowsBuffer& in, int64_t n_rows, ActivationFormat format);
   // n_in values into row `row` of a.
   void quantize_row(const float* x, int64_t n_in, int64_t row, const Activations& a,
@@ -400,6 +401,8 @@ class CpuBackend final : public ops::Backend {
     return a.may_round && kernels_.view_attend != nullptr && !is_exact();
   }
   void spread_view_rows(const ops::ViewAttention& a, ViewRows& in);
+  // `result` may be in.q.
+  void attend_rows(const ops::ViewAttention& a, ViewRows& in, RowsBuffer& result);
 
   const float* conv_taps(ops::Vector kernel, int64_t d, int64_t n_taps);
   void check_delta(const ops::DeltaRule& rule, const RowsBuffer& qkv, const RowsBuffer& alpha,

@@ -235,8 +235,12 @@ void CpuBackend::attend_packed_view(float scale, const ops::SequenceSpan& view, 
            .first_query = first,
            .n_queries = std::min<int64_t>(n * kViewTileQueries, view.n_rows - first),
            .scale = scale,
-           .out = out.row(view.first_row + first) + h * dim,
+           .out = out.is_rounded ? nullptr : out.row(view.first_row + first) + h * dim,
            .out_stride = out.stride,
+           .rounded = {.tiles = out.is_rounded ? out.memory.data() : nullptr,
+                       .n_pairs = bf16_pairs(view.n_rows),
+                       .n_in = out.cols,
+                       .first_step = h * dim / kBf16StepValues},
            .scratch = view_scratch_.data() + static_cast<uint64_t>(thread) * view_scratch_stride_});
     }
   });
@@ -254,7 +258,12 @@ void CpuBackend::project_attend_view(const ops::ViewAttention& a, ops::Rows in,
   if (!fits) {
     const ops::Rows between[] = {q, k, v};
     project(in, weights, between);
-    attend_view(a, q, k, v, out);
+    if (!any_rows(out).is_rounded) return attend_view(a, q, k, v, out);
+    // A unit of work reads a part of q and then writes the same part of its results.
+    ViewRows rows_in = {rows(q), rows(k), rows(v)};
+    attend_rows(a, rows_in, rows_in.q);
+    RowsBuffer& rounded = output(out, plan_->n_rows, view_heads_ * view_head_dim_);
+    round_rows(rows_in.q, rounded.n_valid, /*n_parts=*/1, rounded.memory.data());
     return;
   }
   const RowsBuffer& input = any_rows(in);
@@ -307,21 +316,25 @@ void CpuBackend::spread_view_rows(const ops::ViewAttention& a, ViewRows& in) {
 
 void CpuBackend::attend_view(const ops::ViewAttention& a, ops::Rows q, ops::Rows k, ops::Rows v,
                              ops::Rows out) {
+  CHECK(out.id != q.id && out.id != k.id && out.id != v.id, "rows %d", out.id);
+  ViewRows in = {rows(q), rows(k), rows(v)};
+  attend_rows(a, in, output(out, plan_->n_rows, view_heads_ * view_head_dim_));
+}
+
+void CpuBackend::attend_rows(const ops::ViewAttention& a, ViewRows& in, RowsBuffer& result) {
   check_all_rows();
   const bool rounds = rounds_view(a);
   const ZoneTimer timer(*this, Zone::kAttend,
                         rounds ? kernels_.view_attend->name : kernels_.attend_name[kKvF32]);
-  ViewRows in = {rows(q), rows(k), rows(v)};
   const int64_t n = plan_->n_rows, width = view_heads_ * view_head_dim_;
   CHECK(a.n_heads == view_heads_ && n <= view_max_rows_ && in.q.cols == width &&
             in.k.cols == width && in.v.cols == width && in.q.n_valid == n && in.k.n_valid == n &&
-            in.v.n_valid == n && out.id != q.id && out.id != k.id && out.id != v.id,
+            in.v.n_valid == n && !result.is_rounded,
         "%lld rows of %lld, %d heads", static_cast<long long>(n), static_cast<long long>(in.q.cols),
         a.n_heads);
   for (const ops::Vector bias : {a.q_bias, a.k_bias, a.v_bias}) {
     CHECK(static_cast<int64_t>(vector(bias).size()) == width, "a bias of %zu", vector(bias).size());
   }
-  RowsBuffer& result = output(out, n, width);
   if (rounds) {
     for (const ops::SequenceSpan& s : plan_->sequences) {
       pack_view(a, in, s);

@@ -65,6 +65,14 @@ struct ViewPackArgs {
   uint8_t* values = nullptr;
 };
 
+// Results as steps of kBf16 activations (cpu/bf16_tiles.h): rows of n_in values in all, of which
+// the head begins step first_step. head_dim is a multiple of 32, and the view's first row that of a
+// pair.
+struct ViewRounded {
+  uint8_t* tiles = nullptr;
+  int64_t n_pairs = 0, n_in = 0, first_step = 0;
+};
+
 struct ViewAttendArgs {
   const uint8_t* queries = nullptr;  // of the whole view
   const uint8_t* keys = nullptr;
@@ -76,6 +84,7 @@ struct ViewAttendArgs {
   float scale = 1.0f;    // positive
   float* out = nullptr;  // of the first query, rows out_stride floats apart
   int64_t out_stride = 0;
+  ViewRounded rounded;         // instead, where it has tiles
   uint8_t* scratch = nullptr;  // view_scratch_bytes, 64-byte aligned
 };
 

@@ -109,8 +109,8 @@ class Backend {
   virtual Result<Vector> add_vector(std::span<const float> values) = 0;
   // Activation buffer of (max_rows, cols), zero at first.
   virtual Result<Rows> add_rows(int64_t max_rows, int64_t cols) = 0;
-  // A buffer that layer_norm alone writes and products of `readers` alone read: it may be kept in
-  // the form that they take, and cannot be read back.
+  // A buffer that layer_norm and project_attend_view alone write and products of `readers` alone
+  // read: it may be kept in the form that they take, and cannot be read back.
   virtual Result<Rows> add_input_rows(int64_t max_rows, int64_t cols,
                                       std::span<const Weight> readers) = 0;
   virtual Rope add_rope(const RopeConfig& config) = 0;

@@ -171,6 +171,9 @@ TEST_P(VisionFused, ProjectAttendViewGivesTheBitsOfItsParts) {
       }
       const ops::Rows in = make_rows(*backend, n, 96, random_floats(n * 96, 20));
       const ops::Rows apart = make_rows(*backend, n, d), joined = make_rows(*backend, n, d);
+      const ops::Weight reader = add(*backend, make_matrix(GetParam().type, d, 40, 5));
+      const ops::Rows kept = *backend->add_input_rows(n, d, {&reader, 1});
+      const ops::Rows outs[] = {make_rows(*backend, n, 40), make_rows(*backend, n, 40)};
       const ops::ViewAttention a{.n_heads = n_heads,
                                  .scale = 0.2f,
                                  .q_bias = biases[0],
@@ -183,7 +186,11 @@ TEST_P(VisionFused, ProjectAttendViewGivesTheBitsOfItsParts) {
         backend->project(in, weights, between);
         backend->attend_view(a, between[0], between[1], between[2], apart);
         backend->project_attend_view(a, in, weights, between[0], between[1], between[2], joined);
+        backend->project_attend_view(a, in, weights, between[0], between[1], between[2], kept);
+        backend->project(joined, {&reader, 1}, {&outs[0], 1});
+        backend->project(kept, {&reader, 1}, {&outs[1], 1});
       });
+      EXPECT_TRUE(read_rows(*backend, outs[0], n) == read_rows(*backend, outs[1], n));
       EXPECT_TRUE(read_rows(*backend, apart, n) == read_rows(*backend, joined, n))
           << n_heads << " heads of " << dim << ", " << n << " rows";
     }

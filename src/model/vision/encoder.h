@@ -93,7 +93,7 @@ class VisionEncoder {
   Biased projector1_, projector2_;
 
   int64_t max_patches_ = 0;
-  ops::Rows patches_, x_, normed_, q_, k_, v_, mixed_, ff_;
+  ops::Rows patches_, x_, normed_, q_, k_, v_, attended_, mixed_, ff_;
   ops::Rows joined_, hidden_, out_;
 };
 

@@ -149,7 +149,7 @@ int64_t VisionEncoder::n_tokens(const image::View& view) const {
 
 uint64_t VisionEncoder::activation_bytes(int64_t max_patches) const {
   const VisionHparams& h = hparams_;
-  const int64_t per_patch = h.patch_values() + 6 * h.d_model + h.d_ff + 2 * h.d_model;
+  const int64_t per_patch = h.patch_values() + 7 * h.d_model + h.d_ff + 2 * h.d_model;
   const int64_t per_token = h.patches_per_token() * h.d_model + h.projector_hidden + h.d_text;
   return static_cast<uint64_t>(max_patches * per_patch +
                                max_patches / h.patches_per_token() * per_token) *
@@ -166,11 +166,13 @@ Status VisionEncoder::add_activations(ops::Backend& backend, int64_t max_patches
   for (ops::Rows* rows : {&x_, &q_, &k_, &v_, &mixed_}) {
     OKIBI_ASSIGN_OR_RETURN(*rows, backend.add_rows(max_patches, h.d_model));
   }
-  std::vector<ops::Weight> readers;
+  std::vector<ops::Weight> readers, outs;
   for (const Layer& layer : layers_) {
+    outs.push_back(layer.out.weight);
     for (const Biased* b : {&layer.q, &layer.k, &layer.v, &layer.up}) readers.push_back(b->weight);
   }
   OKIBI_ASSIGN_OR_RETURN(normed_, backend.add_input_rows(max_patches, h.d_model, readers));
+  OKIBI_ASSIGN_OR_RETURN(attended_, backend.add_input_rows(max_patches, h.d_model, outs));
   OKIBI_ASSIGN_OR_RETURN(ff_, backend.add_rows(max_patches, h.d_ff));
   OKIBI_ASSIGN_OR_RETURN(joined_, backend.add_rows(n_tokens, h.patches_per_token() * h.d_model));
   OKIBI_ASSIGN_OR_RETURN(hidden_, backend.add_rows(n_tokens, h.projector_hidden));
@@ -235,8 +237,8 @@ void VisionEncoder::forward(ops::Backend& b) const {
                            .k_bias = layer.k.bias,
                            .v_bias = layer.v.bias,
                            .may_round = h.is_quantised()},
-                          normed_, weights, q_, k_, v_, mixed_);
-    b.project_add(mixed_, layer.out.weight, x_);
+                          normed_, weights, q_, k_, v_, attended_);
+    b.project_add(attended_, layer.out.weight, x_);
     b.set_layer(static_cast<int32_t>(i), "view_feed_forward");
     b.layer_norm(x_, layer.out.bias, layer.norm2.weight, layer.norm2.bias, h.norm_eps, normed_);
     b.feed_forward(normed_, layer.up.weight, layer.up.bias, ops::Gelu::kTanh, ff_,

@@ -3,6 +3,7 @@
 // first-level cache; keys and values are loaded past it.
 #include "cpu/kernels/amx/view_attend.h"
 
+#include "cpu/bf16_tiles.h"
 #include "cpu/kernels/amx/bf16.h"
 #include "cpu/kernels/amx/tile_runs.h"
 #include "cpu/kernels/amx/view_weights.h"
@@ -156,6 +157,12 @@ class Attention {
   }
 
   void prefetch_out(int64_t query) const {
+    if (a_.rounded.tiles != nullptr) {
+      for (int64_t i = 0; i < dims_ / 32; ++i) {
+        __builtin_prefetch(step_of(query, i) + query % kViewTileQueries * 64, /*write=*/1);
+      }
+      return;
+    }
     const float* out = a_.out + query * a_.out_stride;
     for (int64_t i = 0; i < a_.head_dim; i += 16) __builtin_prefetch(out + i, /*write=*/1);
   }
@@ -171,6 +178,14 @@ class Attention {
       _mm512_store_ps(inverse + first,
                       _mm512_div_ps(_mm512_set1_ps(1.0f), avx512::sum_lanes_of_16(lanes)));
     }
+    if (a_.rounded.tiles != nullptr) {
+      write_rounded(query, inverse);
+    } else {
+      write_floats(query, inverse);
+    }
+  }
+
+  void write_floats(int64_t query, const float* inverse) const {
     float* out = a_.out + query * a_.out_stride;
     for (int64_t r = 0; r < queries_of(query); ++r, out += a_.out_stride) {
       const __m512 by = _mm512_set1_ps(inverse[r]);
@@ -179,6 +194,28 @@ class Attention {
         _mm512_mask_storeu_ps(out + i, tail_mask(i, a_.head_dim),
                               _mm512_mul_ps(_mm512_load_ps(result), by));
       }
+    }
+  }
+
+  // A tile of queries is a pair of the tiles' rows; those past the last are zero.
+  uint8_t* step_of(int64_t query, int64_t i) const {
+    const ViewRounded& to = a_.rounded;
+    return to.tiles + bf16_step_offset(1, to.n_pairs, to.n_in, to.first_step + i,
+                                       (a_.first_query + query) / kBf16PairRows);
+  }
+  void write_rounded(int64_t query, const float* inverse) const {
+    static_assert(kViewTileQueries == kBf16PairRows);
+    const int64_t n = queries_of(query);
+    for (int64_t i = 0; i < dims_ / 32; ++i) {
+      uint8_t* to = step_of(query, i);
+      const float* result = results_ + i * 4 * kTileFloats;
+      for (int64_t r = 0; r < n; ++r) {
+        const __m512 by = _mm512_set1_ps(inverse[r]);
+        x16::store(to + 64 * r,
+                   to_bf16(_mm512_mul_ps(_mm512_load_ps(result + 16 * r), by),
+                           _mm512_mul_ps(_mm512_load_ps(result + 2 * kTileFloats + 16 * r), by)));
+      }
+      for (int64_t r = n; r < kBf16PairRows; ++r) x16::store(to + 64 * r, _mm512_setzero_si512());
     }
   }
 
