@@ -19,7 +19,7 @@ constexpr int64_t kMinRowsPerRange = 32;
 // A cut of rows for bfloat16 products has at least this many pairs of tiles.
 constexpr int64_t kMinPairsPerCut = 8;
 // As many panels as those products take at a time.
-constexpr int64_t kBf16PanelsPerRange = 12;
+constexpr int64_t kBf16PanelsPerRange = 24;
 // The most matrices that share an input: q, k, v, and room.
 constexpr size_t kMaxProducts = 8;
 

@@ -17,7 +17,7 @@ using namespace amx_bf16;
 using namespace x16;
 
 // Sums of a group and the rows of a chunk share the second-level cache: 0.9 MiB each.
-constexpr int64_t kGroupPanels = 12;
+constexpr int64_t kGroupBlocks = 216;
 constexpr int64_t kStripPairs = 18;  // of rows of one part; half as many of two
 // What of a panel's chunk stays in the first-level cache, beside two blocks of results: 36 KiB. All
 // else is loaded past it (tileloaddt1). Were all of the chunk to stay, it would just not fit, and a
@@ -26,7 +26,7 @@ constexpr int64_t kResidentSteps = 18;
 
 struct Scratch {
   alignas(64) float results[2][kBlockFloats];  // of this block, of the one before
-  alignas(64) float sums[kGroupPanels][kStripPairs][kBlockFloats];
+  alignas(64) float sums[kGroupBlocks][kBlockFloats];
   alignas(64) float firsts[kStripPairs][kBlockFloats];  // blocks of the first of two matrices
 };
 
@@ -121,8 +121,9 @@ class Walk {
     for (int64_t s = 0; s < n_strips; ++s) {
       pair_begin_ = first + (end - first) * s / n_strips;
       pair_end_ = first + (end - first) * (s + 1) / n_strips;
-      for (int64_t p = args_.panel_begin; p < args_.panel_end; p += kPanels) {
-        run_group(p, min64(p + kPanels, args_.panel_end));
+      const int64_t n_panels = kGroupBlocks / (pair_end_ - pair_begin_) / kMatrices;
+      for (int64_t p = args_.panel_begin; p < args_.panel_end; p += n_panels) {
+        run_group(p, min64(p + n_panels, args_.panel_end));
       }
     }
     finishing_.write_rows(kBf16PairRows);
@@ -132,7 +133,6 @@ class Walk {
  private:
   static constexpr int64_t kRowParts = bf16_parts(W::kRows);
   static constexpr int64_t kMatrices = Target::kMatrices;
-  static constexpr int64_t kPanels = kGroupPanels / kMatrices;  // of each matrix in a group
 
   // A column of blocks: of two matrices, their panels in turn.
   struct Column {
@@ -178,7 +178,7 @@ class Walk {
 
   void run_column(Column column, int64_t chunk, bool is_last) {
     for (int64_t pair = pair_begin_; pair < pair_end_; ++pair) {
-      float* sums = scratch_->sums[column.index][pair - pair_begin_];
+      float* sums = scratch_->sums[column.index * (pair_end_ - pair_begin_) + pair - pair_begin_];
       begin_sums(chunk == 0 ? nullptr : sums);
       multiply_chunk(column, chunk, pair);
       finishing_.write_rows(kBf16PairRows);
