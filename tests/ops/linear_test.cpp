@@ -171,7 +171,7 @@ TEST(BackendIdentity, NamesEverythingThatResultsDependOn) {
   const auto backend = open(CpuLevel::kReference, 1, ActivationType::kF32);
   ASSERT_TRUE(
       backend->set_kv({.layers = {{1, 32, 32}}, .type = ops::KvType::kQ8_0, .max_pages = 1}).ok());
-  EXPECT_EQ(backend->numeric_identity(), "cpu/reference/r3/kv=q8_0/act=f32");
+  EXPECT_EQ(backend->numeric_identity(), "cpu/reference/r4/kv=q8_0/act=f32");
   for (const CpuLevel level : host_levels()) {
     EXPECT_NE(open(level)->numeric_identity().find(cpu_level_name(level)), std::string::npos);
   }
