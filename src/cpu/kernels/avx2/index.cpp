@@ -39,6 +39,9 @@ struct IndexLanes : Lanes {
   static void prefetch(const float* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
   }
+  static void prefetch_far(const float* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
+  }
 };
 
 }  // namespace

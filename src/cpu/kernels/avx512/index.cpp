@@ -34,8 +34,12 @@ struct IndexLanes : Lanes {
     const __m512i blocks = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int32_t>(first)), lanes);
     return keep_blocks(mask, scores, blocks, to_scores, to_blocks);
   }
+  static V sums_of_16(V* v) { return sum_lanes_of_16(v); }
   static void prefetch(const float* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+  }
+  static void prefetch_far(const float* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
   }
 };
 

@@ -29,6 +29,7 @@ struct IndexLanes : Lanes {
         to_blocks);
   }
   static void prefetch(const float*) {}
+  static void prefetch_far(const float*) {}
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
 // Index kernels over the lanes of a level. Besides what any level's lanes.h has, L brings
 //   kDirectKeys                keys that score_row takes at a time (accumulators: 4 heads each)
+//   sums_of_16(v)              where kDirectKeys is 4: lane i is the sum of v[i], as sum adds
 //   kTileVectors, kTileLanes   vectors of 16 keys, and lanes of the dot product, that score_tile
 //                              has in accumulators for 4 heads
 //   greater(a, b)              mask of lanes with a > b
 //   transpose(rows, c, out, stride)   out[i * stride + r] = rows[r][c + i] for 16 rows and columns
 //   keep(mask, scores, blocks, to_scores, to_blocks)        moves lanes of the mask together,
 //   keep_from(mask, scores, first, to_scores, to_blocks)    their number; writes 16 lanes
-//   prefetch(p)
+//   prefetch(p), prefetch_far(p)            into the first cache, into the second only
 #pragma once
 
 #include "cpu/index_kernels.h"
@@ -38,46 +39,69 @@ void index_mean(const float* const* rows, int32_t n, int64_t dim, float* out) {
   }
 }
 
+// What score_row asks for early. A core has 16 fill buffers before its first cache, and memory
+// wants more lines than that on their way: keys go into the second cache kIndexAhead early (16 KiB
+// of the real model), into the first one just before they are used. One line of each at a time,
+// between multiply-adds: bursts fill the buffers, and then everything waits.
+template <class L>
+inline void ask_ahead(const float* const* key, int64_t c) {
+  L::prefetch(key[L::kDirectKeys] + c);
+  L::prefetch_far(key[kIndexAhead] + c);
+}
+
+// sums[i] += max(0, sum of acc[h * kKeys + i]) for kHeads heads in order.
+template <class L, int kHeads>
+inline void add_dots(typename L::V* acc, float* sums) {
+  constexpr int kKeys = L::kDirectKeys;
+  if constexpr (kHeads * kKeys == 16) {
+    float dots[16];
+    L::store(dots, L::max(L::sums_of_16(acc), L::zero()));
+    for (int h = 0; h < kHeads; ++h) {
+      for (int i = 0; i < kKeys; ++i) sums[i] += dots[h * kKeys + i];
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kKeys; ++i) {
+        const float dot = L::sum(acc[h * kKeys + i]);
+        sums[i] += dot > 0.0f ? dot : 0.0f;
+      }
+    }
+  }
+}
+
 // sums[i] += max(0, q_h . keys[i]) for kHeads heads in order.
 template <class L, int kHeads>
 inline void add_heads_direct(const float* q, int64_t dim, const float* const* keys, float* sums) {
   constexpr int kKeys = L::kDirectKeys;
-  typename L::V acc[kHeads][kKeys];
+  typename L::V acc[kHeads * kKeys];
 #pragma GCC unroll 4
   for (int i = 0; i < kKeys; ++i) {
     const auto key = L::load(keys[i]);
+    ask_ahead<L>(keys + i, 0);
 #pragma GCC unroll 4
-    for (int h = 0; h < kHeads; ++h) acc[h][i] = L::mul(L::load(q + h * dim), key);
+    for (int h = 0; h < kHeads; ++h) acc[h * kKeys + i] = L::mul(L::load(q + h * dim), key);
   }
   for (int64_t c = 16; c < dim; c += 16) {
 #pragma GCC unroll 4
     for (int i = 0; i < kKeys; ++i) {
       const auto key = L::load(keys[i] + c);
+      ask_ahead<L>(keys + i, c);
 #pragma GCC unroll 4
-      for (int h = 0; h < kHeads; ++h) acc[h][i] = L::fma(L::load(q + h * dim + c), key, acc[h][i]);
+      for (int h = 0; h < kHeads; ++h) {
+        auto& sum = acc[h * kKeys + i];
+        sum = L::fma(L::load(q + h * dim + c), key, sum);
+      }
     }
   }
-#pragma GCC unroll 4
-  for (int h = 0; h < kHeads; ++h) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kKeys; ++i) {
-      const float dot = L::sum(acc[h][i]);
-      sums[i] += dot > 0.0f ? dot : 0.0f;
-    }
-  }
+  add_dots<L, kHeads>(acc, sums);
 }
-
-// Keys that score_row asks for early: 4 KiB of the real model.
-constexpr int32_t kRowAhead = 8;
 
 template <class L>
 void index_score_row(const IndexScoreArgs& a) {
   constexpr int kKeys = L::kDirectKeys;
   for (int32_t j = 0; j < a.n_keys; j += kKeys) {
-    for (int i = 0; i < kKeys; ++i) {
-      const float* ahead = a.keys[j + i + kRowAhead];
-      for (int32_t c = 0; c < a.dim; c += 16) L::prefetch(ahead + c);
-    }
     float sums[kKeys] = {};
     int32_t h = 0;
     for (; h + 4 <= a.n_heads; h += 4) {
