@@ -263,8 +263,7 @@ void add_ask(CLI::App& app, int* exit_code) {
   auto flags = std::make_shared<Flags>();
   flags->engine.options.n_sessions = 1;
   CLI::App* command = app.add_subcommand("ask", "answer typed questions about a text");
-  flags->engine.own_activations = ActivationType::kBf16;  // decisions are prefill and little else
-  flags->engine.add(command);
+  flags->engine.add(command, ActivationType::kBf16);
   command->get_option("--model")->required(false);
   CLI::Option* url =
       command->add_option("--url", flags->url, "ask this server (http://host:port) and no model");

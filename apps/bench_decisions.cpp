@@ -100,8 +100,7 @@ void add_bench_decisions(CLI::App* bench, int* exit_code) {
   CLI::App* command = bench->add_subcommand(
       "decisions", "questions about a picture, with reuse off-on-on-off; fails if a bit differs");
   auto flags = std::make_shared<Flags>();
-  flags->engine.own_activations = ActivationType::kBf16;  // decisions are prefill and little else
-  flags->engine.add(command);
+  flags->engine.add(command, ActivationType::kBf16);
   command->add_option("--image", flags->image_path, "the picture")->required()->type_name("FILE");
   command
       ->add_option("--questions", flags->questions_path,

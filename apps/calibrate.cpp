@@ -107,8 +107,7 @@ void add_calibrate(CLI::App& app, int* exit_code) {
   flags->engine.options.n_sessions = 1;
   CLI::App* command =
       app.add_subcommand("calibrate", "fit temperatures per question type on labelled questions");
-  flags->engine.own_activations = ActivationType::kBf16;  // decisions are prefill and little else
-  flags->engine.add(command);
+  flags->engine.add(command, ActivationType::kBf16);
   command
       ->add_option("--data", flags->data_path,
                    "JSONL: {\"state\", \"images\", \"questions\", \"answers\": {id: right}} a line")

@@ -11,7 +11,8 @@
 
 namespace okibi::apps {
 
-void EngineFlags::add(CLI::App* command) {
+void EngineFlags::add(CLI::App* command, ActivationType own) {
+  own_activations = own;
   command->add_option("-m,--model", options.model_path, "the model, a GGUF file")
       ->required()
       ->type_name("FILE");

@@ -27,8 +27,9 @@ struct EngineFlags {
   std::string profile_path;
 
   // Adds -m, --mmproj, --vision-cache, --cpu, --threads, --ctx, --kv, --activations, --qsa-*,
-  // --chat-layout and --profile.
-  void add(CLI::App* command);
+  // --chat-layout and --profile. What --activations auto stands for is up to the command:
+  // decisions are prefill and little else.
+  void add(CLI::App* command, ActivationType own = ActivationType::kInt8);
   // The options with the texts above read into them.
   EngineOptions resolved() const;
   // Opens the model, with a bar on standard error when it takes a while.

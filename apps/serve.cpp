@@ -95,8 +95,7 @@ void add_serve(CLI::App& app, int* exit_code) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
       app.add_subcommand("serve", "answer typed questions over HTTP (System One, Decisions)");
-  flags->engine.own_activations = ActivationType::kBf16;  // decisions are prefill and little else
-  flags->engine.add(command);
+  flags->engine.add(command, ActivationType::kBf16);
   command->add_option("--host", flags->server.host, "address to listen on")->capture_default_str();
   command->add_option("--port", flags->server.port, "0: any free port")->capture_default_str();
   command

@@ -90,20 +90,34 @@ void count_tail(ModelFacts& facts, const WeightLoader& loader,
   for (ops::Weight w : weights) facts.tail_macs_per_token += loader.per_token(w).macs;
 }
 
+namespace {
+
+// Of projected keys and values.
+void append_keys_values(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
+                        const Activations& act) {
+  if (a.k_norm.valid()) b.norm_heads(act.k, a.k_norm, eps);
+  b.rope(act.k, rope);
+  b.kv_append(a.kv_layer, act.k, act.v);
+}
+
+// Of projected queries.
+void attend_queries(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
+                    const Activations& act) {
+  if (a.q_norm.valid()) b.norm_heads(act.q, a.q_norm, eps);
+  b.rope(act.q, rope);
+  b.attend(a.kv_layer, act.q, a.n_heads, a.scale, act.mixed);
+  b.project_add(act.mixed, a.output, act.x);
+}
+
+}  // namespace
+
 void run_attention(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
                    const Activations& act) {
   const ops::Weight weights[] = {a.q, a.k, a.v};
   const ops::Rows outs[] = {act.q, act.k, act.v};
   b.project(act.normed, weights, outs);
-  if (a.q_norm.valid()) {
-    b.norm_heads(act.q, a.q_norm, eps);
-    b.norm_heads(act.k, a.k_norm, eps);
-  }
-  b.rope(act.q, rope);
-  b.rope(act.k, rope);
-  b.kv_append(a.kv_layer, act.k, act.v);
-  b.attend(a.kv_layer, act.q, a.n_heads, a.scale, act.mixed);
-  b.project_add(act.mixed, a.output, act.x);
+  append_keys_values(b, a, rope, eps, act);
+  attend_queries(b, a, rope, eps, act);
 }
 
 void store_keys_values(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
@@ -111,18 +125,13 @@ void store_keys_values(ops::Backend& b, const Attention& a, ops::Rope rope, floa
   const ops::Weight weights[] = {a.k, a.v};
   const ops::Rows outs[] = {act.k, act.v};
   b.project(act.normed, weights, outs);
-  if (a.k_norm.valid()) b.norm_heads(act.k, a.k_norm, eps);
-  b.rope(act.k, rope);
-  b.kv_append(a.kv_layer, act.k, act.v);
+  append_keys_values(b, a, rope, eps, act);
 }
 
 void run_queries(ops::Backend& b, const Attention& a, ops::Rope rope, float eps,
                  const Activations& act) {
   b.project(act.normed, {&a.q, 1}, {&act.q, 1});
-  if (a.q_norm.valid()) b.norm_heads(act.q, a.q_norm, eps);
-  b.rope(act.q, rope);
-  b.attend(a.kv_layer, act.q, a.n_heads, a.scale, act.mixed);
-  b.project_add(act.mixed, a.output, act.x);
+  attend_queries(b, a, rope, eps, act);
 }
 
 void run_feed_forward(ops::Backend& b, const FeedForward& f, const Activations& act) {

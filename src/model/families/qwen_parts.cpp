@@ -127,17 +127,19 @@ void run_delta_net(ops::Backend& b, const DeltaNet& d, const QwenMixers& m, ops:
   b.gated_norm(m.z, m.delta_gate, d.norm, m.eps, m.delta);
 }
 
-void run_gated_attention(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
-                         ops::Rows in) {
-  const ops::Weight weights[] = {a.q, a.gate, a.k, a.v, a.index_q, a.index_k};
-  const ops::Rows outs[] = {m.q, m.gate, m.k, m.v, m.index_q, m.index_k};
-  const size_t n = a.is_sparse() ? 6 : 4;
-  b.project(in, {weights, n}, {outs, n});
-  b.norm_heads(m.q, a.q_norm, m.eps);
+namespace {
+
+// Of projected keys and values.
+void append_keys_values(ops::Backend& b, const GatedAttention& a, const QwenMixers& m) {
   b.norm_heads(m.k, a.k_norm, m.eps);
-  b.rope(m.q, m.rope);
   b.rope(m.k, m.rope);
   b.kv_append(a.kv_layer, m.k, m.v);
+}
+
+// Of projected queries and gates, and of projected index rows where there are any.
+void attend_queries(ops::Backend& b, const GatedAttention& a, const QwenMixers& m) {
+  b.norm_heads(m.q, a.q_norm, m.eps);
+  b.rope(m.q, m.rope);
   if (a.is_sparse()) {
     ops::IndexKeys keys = a.index_keys;
     keys.rope = m.index_rope;
@@ -152,14 +154,24 @@ void run_gated_attention(ops::Backend& b, const GatedAttention& a, const QwenMix
   b.sigmoid_mul(m.gate, m.attended);
 }
 
+}  // namespace
+
+void run_gated_attention(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
+                         ops::Rows in) {
+  const ops::Weight weights[] = {a.q, a.gate, a.k, a.v, a.index_q, a.index_k};
+  const ops::Rows outs[] = {m.q, m.gate, m.k, m.v, m.index_q, m.index_k};
+  const size_t n = a.is_sparse() ? 6 : 4;
+  b.project(in, {weights, n}, {outs, n});
+  append_keys_values(b, a, m);
+  attend_queries(b, a, m);
+}
+
 void store_keys_values(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
                        ops::Rows in) {
   const ops::Weight weights[] = {a.k, a.v};
   const ops::Rows outs[] = {m.k, m.v};
   b.project(in, weights, outs);
-  b.norm_heads(m.k, a.k_norm, m.eps);
-  b.rope(m.k, m.rope);
-  b.kv_append(a.kv_layer, m.k, m.v);
+  append_keys_values(b, a, m);
 }
 
 void run_gated_queries(ops::Backend& b, const GatedAttention& a, const QwenMixers& m,
@@ -167,10 +179,7 @@ void run_gated_queries(ops::Backend& b, const GatedAttention& a, const QwenMixer
   const ops::Weight weights[] = {a.q, a.gate};
   const ops::Rows outs[] = {m.q, m.gate};
   b.project(in, weights, outs);
-  b.norm_heads(m.q, a.q_norm, m.eps);
-  b.rope(m.q, m.rope);
-  b.attend(a.kv_layer, m.q, a.n_heads, a.scale, m.attended);
-  b.sigmoid_mul(m.gate, m.attended);
+  attend_queries(b, a, m);
 }
 
 }  // namespace okibi::model

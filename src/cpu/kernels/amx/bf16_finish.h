@@ -10,6 +10,7 @@
 #include "cpu/bf16_tiles.h"
 #include "cpu/kernels/amx/bf16.h"
 #include "cpu/kernels/amx/coarse_math.h"
+#include "cpu/kernels/amx/tile.h"
 #include "cpu/kernels/avx512/x16.h"
 #include "cpu/view_attend.h"
 
@@ -18,7 +19,7 @@ namespace {
 namespace amx_bf16 {
 
 constexpr int64_t kPanelOutputs = 32;
-constexpr int64_t kTileFloats = 256;
+using amx_tile::kTileFloats;
 constexpr int64_t kBlockFloats = 4 * kTileFloats;
 
 // Stored as float32, or added to what is there.

@@ -1,11 +1,11 @@
-// Products of many rows by AMX-BF16, for encoders of pictures: no scale stands between the sums of
-// neighbouring k, so they never leave the tiles (the int8 products of linear_q8b32.cpp spend three
-// quarters of their time on that).
+// Products of many rows by AMX-BF16, for encoders of pictures and for decisions: no scale stands
+// between the sums of neighbouring k, so they never leave the tiles (the int8 products of
+// linear_q8b32.cpp spend three quarters of their time on that).
 //
-// Order: strips of rows; groups of panels; chunks of at most 768 k; the panels; pairs of 16-row
-// tiles. A panel's chunk meets all rows of the strip, whose tiles come out of the second-level
-// cache. Sums of rows longer than a chunk wait in scratch between chunks, as float32 like in the
-// tiles: chunks change no bit.
+// Order: strips of rows; groups of panels; chunks of at most 768 k; the panels, those of two
+// matrices in turn; pairs of 16-row tiles. A panel's chunk meets all rows of the strip, whose tiles
+// come out of the second-level cache. Sums of rows longer than a chunk wait in scratch between
+// chunks, as float32 like in the tiles: chunks change no bit.
 #include "cpu/kernels/amx/bf16_finish.h"
 #include "cpu/kernels/amx/bf16_panels.h"
 #include "cpu/kernels/amx/linear.h"
@@ -15,6 +15,7 @@ namespace okibi::cpu {
 namespace {
 using namespace amx_bf16;
 using namespace x16;
+using amx_tile::store_sums;
 
 // Sums of a group and the rows of a chunk share the second-level cache: 0.9 MiB each.
 constexpr int64_t kGroupBlocks = 216;
@@ -98,14 +99,6 @@ inline void begin_sums(const float* sums) {
     _tile_stream_loadd(2, sums + 2 * kTileFloats, 64);
     _tile_stream_loadd(3, sums + 3 * kTileFloats, 64);
   }
-}
-
-inline void store_sums(float* sums) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + kTileFloats, 64);
-  _tile_stored(2, sums + 2 * kTileFloats, 64);
-  _tile_stored(3, sums + 3 * kTileFloats, 64);
-  settle_memory();
 }
 
 template <class W, class Target>

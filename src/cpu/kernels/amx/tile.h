@@ -1,4 +1,4 @@
-// Tile configuration for the AMX products.
+// What the AMX products share: the tile configuration, and storing sums.
 #pragma once
 
 #include <immintrin.h>
@@ -10,6 +10,9 @@
 namespace okibi::cpu {
 namespace {
 namespace amx_tile {
+
+constexpr int64_t kTileBytes = 1024;
+constexpr int64_t kTileFloats = 256;
 
 // The operand of ldtilecfg.
 struct alignas(64) Config {
@@ -28,6 +31,15 @@ struct alignas(64) Config {
 inline void load_config(const Config& config) {
   x16::settle_memory();
   _tile_loadconfig(&config);
+}
+
+// Tiles 0 to 3, one after another.
+inline void store_sums(float* sums) {
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + kTileFloats, 64);
+  _tile_stored(2, sums + 2 * kTileFloats, 64);
+  _tile_stored(3, sums + 3 * kTileFloats, 64);
+  x16::settle_memory();
 }
 
 }  // namespace amx_tile

@@ -13,8 +13,6 @@ namespace okibi::cpu {
 namespace {
 namespace amx_tile {
 
-constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kTileFloats = 256;
 constexpr int64_t kRunFloats = 4 * kTileFloats;
 
 // Runs over the same rows, their sums one after another.
@@ -86,12 +84,7 @@ inline float* multiply(const Runs& r, float* waiting) {
 // Some runs, then others, which may overwrite what the first read.
 inline void multiply(const Runs& first, const Runs& second) {
   x16::settle_memory();
-  float* waiting = multiply(second, multiply(first, nullptr));
-  _tile_stored(0, waiting, 64);
-  _tile_stored(1, waiting + kTileFloats, 64);
-  _tile_stored(2, waiting + 2 * kTileFloats, 64);
-  _tile_stored(3, waiting + 3 * kTileFloats, 64);
-  x16::settle_memory();
+  store_sums(multiply(second, multiply(first, nullptr)));
 }
 
 }  // namespace amx_tile
